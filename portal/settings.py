@@ -238,7 +238,7 @@ OIDC_USE_PKCE = True
 EMAIL_URL = _secret("EMAIL_URL", "email-url")
 globals().update(env.email_url_config(EMAIL_URL or "dummymail://"))
 EMAIL_IS_SET = bool(EMAIL_URL)
-DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", env.str("DEFAULT_FROM_EMAIL", "Tenantry <tenantry@localhost>"))
+DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", "Tenantry <tenantry@localhost>")
 EMAIL_TIMEOUT = 10
 
 PORTAL_HTTPS = env.bool("PORTAL_HTTPS", False)

@@ -10,7 +10,7 @@ import orjson
 
 from access.admission.base import Attributes
 from access.authorization.chain import AuthorizationChain
-from kube.admissionpolicies.matching import CONFIGURING, GROUP, Asked, Body, Form
+from kube.admissionpolicies.matching import CONFIGURING, GROUP, Asked, Body, Form, Matcher, NoNamespace
 from kube.admissionpolicies.policies import ParamKind
 from kube.authentication.identity import Principal, account_groups
 from kube.cel.authorizer import Answer, Hearing, Question
@@ -19,6 +19,7 @@ from kube.objects import conversion
 from kube.requests.labelselectors import from_object
 from kube.requests.logicalclusters import ROOT
 from kube.requests.names import SYSTEM_TENANT
+from kube.requests.status import NotFound
 from store.interface import Store
 from store.types import Key, Range
 
@@ -36,6 +37,14 @@ def concerns(attributes: Attributes) -> bool:
     if attributes.info.cluster != ROOT:
         return False
     return attributes.resource.group != GROUP or attributes.resource.plural not in CONFIGURING
+
+
+def form_of(matcher: Matcher, asked: Asked) -> Form | None:
+    """The form in which a request is about what a matcher is for. Raises ``NotFound`` for a namespace that is not there."""
+    try:
+        return matcher.form_of(asked)
+    except NoNamespace:
+        raise NotFound(f'namespaces "{asked.namespace}" not found', kind="namespaces", name=asked.namespace) from None
 
 
 class AdmissionQuestions:

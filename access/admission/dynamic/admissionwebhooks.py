@@ -14,17 +14,17 @@ from typing import Any, Final
 import orjson
 
 from access.admission.base import Attributes, NoopPlugin
-from access.admission.dynamic.admissionquestions import AdmissionQuestions, concerns
+from access.admission.dynamic.admissionquestions import AdmissionQuestions, concerns, form_of
 from access.admission.dynamic.compiledobjects import CompiledObjects
 from access.admission.dynamic.outsidechanges import Completed, change, internal
 from access.httpclient import HttpClient
 from access.outsidebudget import Unreachable
 from kube.admissionpolicies.expressions import Evaluation, EvaluationError, met
-from kube.admissionpolicies.matching import Asked, Form, NoNamespace
+from kube.admissionpolicies.matching import Asked, Form
 from kube.admissionpolicies.webhooks import Answer, InvalidAnswer, Webhook, answer_of, review
 from kube.authorization.decisions import Decision, Verdict
 from kube.objects.patches import json_patch
-from kube.requests.status import BadRequest, Cause, InternalError, NotFound, StatusError
+from kube.requests.status import BadRequest, Cause, InternalError, StatusError
 from store.types import Operation
 
 Configured = CompiledObjects[tuple[Webhook, ...]]
@@ -48,12 +48,7 @@ class WebhookCaller:
 
     async def form_of(self, webhook: Webhook, asked: Asked, attributes: Attributes) -> Form | None:
         """The form in which a webhook is to be asked, or ``None``. Raises ``NotFound`` and ``Forbidden``."""
-        try:
-            form = webhook.matcher.form_of(asked)
-        except NoNamespace:
-            raise NotFound(
-                f'namespaces "{asked.namespace}" not found', kind="namespaces", name=asked.namespace
-            ) from None
+        form = form_of(webhook.matcher, asked)
         if form is None or not webhook.conditions:
             return form
         try:

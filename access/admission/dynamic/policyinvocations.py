@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from access.admission.base import Attributes
-from access.admission.dynamic.admissionquestions import AdmissionQuestions, UnusableParameters, concerns
+from access.admission.dynamic.admissionquestions import AdmissionQuestions, UnusableParameters, concerns, form_of
 from access.admission.dynamic.compiledobjects import CompiledObjects
 from kube.admissionpolicies.expressions import namespace_object
-from kube.admissionpolicies.matching import Asked, Body, Form, NoNamespace
+from kube.admissionpolicies.matching import Asked, Body, Form
 from kube.admissionpolicies.policies import Binding, BoundPolicy
-from kube.requests.status import NotFound
 
 P = TypeVar("P", bound=BoundPolicy)
 
@@ -82,12 +81,7 @@ class PolicyInvocations(Generic[P]):
         return Invocations(asked, namespace_object(await self._questions.namespace(asked)), found)
 
     async def _of(self, policy: P, bindings: Sequence[Binding], asked: Asked) -> list[Invocation[P] | Unconfigured]:
-        try:
-            form = policy.matcher.form_of(asked)
-        except NoNamespace:
-            raise NotFound(
-                f'namespaces "{asked.namespace}" not found', kind="namespaces", name=asked.namespace
-            ) from None
+        form = form_of(policy.matcher, asked)
         if form is None:
             return []
         if policy.param_kind is not None:

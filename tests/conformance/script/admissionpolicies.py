@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from tests.conformance.conversation import Conversation
@@ -273,7 +273,7 @@ def admissionpolicies(say: Conversation) -> None:
         make(say, "validatingadmissionpolicybindings", f"eq-{case}", bound)
     try:
         settle(say)
-        _ready(say)
+        parameters_ready(say)
         _created(say)
         _kept(say)
         _parts(say)
@@ -403,22 +403,28 @@ def make(say: Conversation, plural: str, name: str, spec: Spec) -> None:
 _settled: list[int] = [0]
 
 
-def settle(say: Conversation, also: Sequence[str] = ()) -> None:
+def settle(say: Conversation) -> None:
     """Wait until the server has seen the policies that were written before: it takes a moment to."""
     _settled[0] += 1
     name = f"eq-settled-{_settled[0]}"
+    wait_for(say, "validating", name, {"validations": _expect("false", message=name)}, {"validationActions": ["Deny"]})
+
+
+def wait_for(say: Conversation, kind: str, name: str, spec: Mapping[str, Any], binding: Mapping[str, Any]) -> None:
+    """Make a policy that answers with its name to whoever writes ``PROBE``, wait until it does, and delete it."""
+    policies, bindings = f"{kind}admissionpolicies", f"{kind}admissionpolicybindings"
     rules = {"matchConstraints": {"resourceRules": [{**CONFIG_MAPS, "resourceNames": [PROBE]}]}}
-    make(say, "validatingadmissionpolicies", name, {**rules, "validations": _expect("false", message=name)})
-    make(say, "validatingadmissionpolicybindings", name, {"policyName": name, "validationActions": ["Deny"]})
+    make(say, policies, name, {**rules, **spec})
+    make(say, bindings, name, {"policyName": name, **binding})
     probe = {"metadata": {"name": PROBE}}
     try:
         say.until(lambda: name in str(say.speaker.send("POST", f"{say.core}/configmaps?dryRun=All", probe).body))
     finally:
-        for plural in ("validatingadmissionpolicybindings", "validatingadmissionpolicies"):
+        for plural in (bindings, policies):
             say.speaker.send("DELETE", f"{API}/{plural}/{name}")
 
 
-def _ready(say: Conversation) -> None:
+def parameters_ready(say: Conversation) -> None:
     """Wait until the server watches the kind that policies take their parameters from."""
     for case in ("params", "params-missing"):
         asked = config_map(case, "probe")

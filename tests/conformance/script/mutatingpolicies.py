@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from tests.conformance.conversation import Conversation
-from tests.conformance.script.admissionpolicies import API, CASE, CONFIG_MAPS, PROBE, about, config_map, make, named
+from tests.conformance.script.admissionpolicies import (
+    API,
+    CASE,
+    about,
+    config_map,
+    make,
+    named,
+    parameters_ready,
+    wait_for,
+)
 from tests.conformance.script.media import APPLY, JSON_PATCH, MERGE
 from tests.conformance.script.mutatingcases import (
     BAD_BINDINGS,
@@ -184,26 +193,12 @@ def _settle(say: Conversation) -> None:
     """Wait until the server has seen the policies that were written before: it takes a moment to."""
     _settled[0] += 1
     name = f"eq-settled-m-{_settled[0]}"
-    rules = {"matchConstraints": {"resourceRules": [{**CONFIG_MAPS, "resourceNames": [PROBE]}]}}
     mutations = applies(f"Object{{data: {{'seen': '{name}'}}}}")
-    make(say, "mutatingadmissionpolicies", name, {**rules, "reinvocationPolicy": "Never", "mutations": mutations})
-    make(say, "mutatingadmissionpolicybindings", name, {"policyName": name})
-    probe = {"metadata": {"name": PROBE}}
-    try:
-        say.until(lambda: name in str(say.speaker.send("POST", f"{say.core}/configmaps?dryRun=All", probe).body))
-    finally:
-        for at in (BINDINGS_AT, POLICIES_AT):
-            say.speaker.send("DELETE", f"{at}/{name}")
+    wait_for(say, "mutating", name, {"reinvocationPolicy": "Never", "mutations": mutations}, {})
 
 
 def _ready(say: Conversation) -> None:
     """Wait until the server watches the kinds that parameters are taken from, and knows the types of custom resources."""
-    for case in ("params", "params-missing"):
-        asked = config_map(case, "probe")
-        say.until(
-            lambda asked=asked: (
-                "synced" not in str(say.speaker.send("POST", f"{say.core}/configmaps?dryRun=All", asked).body)
-            )  # type: ignore[misc]
-        )
+    parameters_ready(say)
     at = f"/apis/eq.example.org/v1/namespaces/{say.namespace}/gadgets?dryRun=All"
     say.until(lambda: say.speaker.send("POST", at, _gadget("gadget")).status == 201)
