@@ -217,8 +217,7 @@ class Engine:
         rows = rows_of(operations)
         if room is None:
             return await self._committer.commit(rows)
-        async with self._sizes.taking(rows, room):
-            return await self._committer.commit(rows)
+        return await self._sizes.within(room, rows, self._committer.commit)
 
     async def bytes_of(self, tenant: str) -> int:
         """See ``store.interface.Store``."""

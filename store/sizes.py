@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from kube.requests.logicalclusters import ROOT, tenant_of
@@ -74,9 +73,10 @@ class TenantSizes:
             taken = await self._known()
         return taken.get(tenant, 0)
 
-    @asynccontextmanager
-    async def taking(self, rows: Rows, room: Room) -> AsyncIterator[None]:
-        """Make a write in it: it has room, or leaves no less than before. Raises what ``room.refused`` returns."""
+    async def within(
+        self, room: Room, rows: Rows, commit: Callable[[Rows], Awaitable[Sequence[Stored]]]
+    ) -> Sequence[Stored]:
+        """Commit a write that has room, or leaves no less than before. Raises what ``room.refused`` returns."""
         tenant = room.tenant
         asked = sum(len(row.head) + len(row.tail) + _REVISION_BYTES for row in rows if row.type in _KEEPING)
         if not self._fits(tenant, asked, room.limit - await self.of(tenant)):
@@ -95,7 +95,7 @@ class TenantSizes:
         asked = max(asked, 0)
         self._under_way[tenant] += asked
         try:
-            yield
+            return await commit(rows)
         finally:
             self._under_way[tenant] -= asked
             if not self._under_way[tenant]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -86,21 +86,16 @@ class Attributes:
     round: int = 0
     changed: bool = False
     turns: dict[str, Turns] = field(default_factory=dict)
+    cluster: str = field(init=False)
+    """The logical cluster that is written to."""
+    subresource: str = field(init=False)
+    """The subresource that is written to, empty for the object itself."""
+    place: tuple[str, str] = field(init=False)
+    """The resource that is written to: its group and plural."""
 
-    @property
-    def cluster(self) -> str:
-        """The logical cluster that is written to."""
-        return self.info.cluster
-
-    @property
-    def place(self) -> tuple[str, str]:
-        """The resource that is written to: its group and plural."""
-        return self.resource.group, self.resource.plural
-
-    @property
-    def subresource(self) -> str:
-        """The subresource that is written to, empty for the object itself."""
-        return self.info.subresource
+    def __post_init__(self) -> None:
+        self.cluster, self.subresource = self.info.cluster, self.info.subresource
+        self.place = self.resource.group, self.resource.plural
 
     def turns_of(self, plugin: str) -> Turns:
         """The turns of one plug-in."""
@@ -127,6 +122,11 @@ class Plugin(Protocol):
         """The plugin's name in ``--enable-admission-plugins``."""
         ...
 
+    @property
+    def kinds(self) -> Collection[tuple[str, str]] | None:
+        """The resources, by group and plural, that it is asked about; ``None`` for all. They stay what they are."""
+        ...
+
     async def admit(self, attributes: Attributes) -> None:
         """Change ``attributes.object``, or raise a ``StatusError`` to refuse. Called in order, first round."""
         ...
@@ -138,6 +138,8 @@ class Plugin(Protocol):
 
 class NoopPlugin:
     """The empty answers, for plugins that need only one of the rounds."""
+
+    kinds: Collection[tuple[str, str]] | None = None
 
     async def admit(self, attributes: Attributes) -> None:
         """Change nothing."""

@@ -119,11 +119,25 @@ class Resource:
     defined_in: str = ""
     definition: str = ""
     weight: int = 0
+    storage_key: tuple[str, str] = field(init=False, repr=False, compare=False)
+    """(group, plural) of what is stored: one for all views of one storage."""
+    place: tuple[str, str] = field(init=False, repr=False, compare=False)
+    """(group, resource) in the store's keys.
+
+    Custom objects are kept under the identity of their definition, so that another definition of the same name
+    (a tenant's own beside a published one, a later one) never shows them (TS10 to TS12).
+    """
     kept: dict[Any, Any] = field(init=False, default_factory=dict, repr=False, compare=False)
     """What others have worked out of it, by a name of theirs: it is kept here, and so goes with the definition.
 
     ``dataclasses.replace`` leaves it behind: what is served otherwise elsewhere is another resource.
     """
+
+    def __post_init__(self) -> None:
+        group = self.group if self.storage_group is None else self.storage_group
+        object.__setattr__(self, "storage_key", (group, self.plural))
+        kept = f"{self.plural}:{self.definition}" if self.definition else self.plural
+        object.__setattr__(self, "place", (group, kept))
 
     @property
     def persistent(self) -> bool:
@@ -139,21 +153,6 @@ class Resource:
     def storage_version(self) -> Version:
         """The version in which objects are kept."""
         return next((version for version in self.versions if version.storage), self.versions[0])
-
-    @property
-    def storage_key(self) -> tuple[str, str]:
-        """(group, plural) of what is stored: one for all views of one storage."""
-        return (self.group if self.storage_group is None else self.storage_group, self.plural)
-
-    @property
-    def place(self) -> tuple[str, str]:
-        """(group, resource) in the store's keys.
-
-        Custom objects are kept under the identity of their definition, so that another definition of the same name
-        (a tenant's own beside a published one, a later one) never shows them (TS10 to TS12).
-        """
-        group, plural = self.storage_key
-        return (group, f"{plural}:{self.definition}" if self.definition else plural)
 
     @property
     def qualified_name(self) -> str:

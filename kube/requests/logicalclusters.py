@@ -50,6 +50,7 @@ def space_of(tenant: str) -> str:
     return ROOT if tenant == SYSTEM_TENANT else f"{ROOT}:{tenant}"
 
 
+@lru_cache(maxsize=16384)
 def tenant_of(path: str) -> str:
     """The tenant that a logical cluster belongs to: ``system`` for the root and the bootstrap cluster.
 

@@ -15,6 +15,7 @@ from kube.validation.certificates import APISERVER_CLIENT, asks_for_masters, dec
 from store.types import Operation
 
 _CALLER: Final = ("username", "uid", "groups", "extra")
+_REQUESTS: Final = frozenset({("certificates.k8s.io", "certificatesigningrequests")})
 
 
 class CertificateRequests(NoopPlugin):
@@ -25,11 +26,12 @@ class CertificateRequests(NoopPlugin):
     """
 
     name = "CertificateRequests"
+    kinds = _REQUESTS
 
     async def admit(self, attributes: Attributes) -> None:
         """Put the caller in the place of whatever the body says, and leave alone what was asked for."""
         body, old = attributes.object, attributes.old
-        if body is None or not _is_request(attributes):
+        if body is None:
             return
         if attributes.operation == CREATE:
             spec: dict[str, Any] = body.get("spec") or {}
@@ -45,7 +47,7 @@ class CertificateRequests(NoopPlugin):
     async def validate(self, attributes: Attributes) -> Sequence[Operation]:
         """Raises ``Forbidden`` for a certificate of ``system:masters``, ``Invalid`` for a decision in the wrong place."""
         body, old, resource = attributes.object, attributes.old, attributes.resource
-        if body is None or not _is_request(attributes):
+        if body is None:
             return ()
         if (
             attributes.operation == CREATE
@@ -74,6 +76,7 @@ class CertificateSigners(NoopPlugin):
     """
 
     name = "CertificateSigners"
+    kinds = _REQUESTS
 
     def __init__(self, authorization: AuthorizationChain) -> None:
         self._authorization = authorization
@@ -82,7 +85,7 @@ class CertificateSigners(NoopPlugin):
         """Raises ``Forbidden`` in kube-apiserver's words."""
         body, old, part = attributes.object, attributes.old, attributes.subresource
         verb = _VERBS.get(part)
-        if verb is None or body is None or old is None or attributes.operation != UPDATE or not _is_request(attributes):
+        if verb is None or body is None or old is None or attributes.operation != UPDATE:
             return ()
         if part == "status" and _decided(body) == _decided(old):
             return ()
@@ -125,8 +128,3 @@ def _decided(body: Mapping[str, Any]) -> tuple[Any, Any]:
     """What a signer writes: the certificate, and the conditions."""
     status = body.get("status") or {}
     return status.get("certificate") or None, status.get("conditions") or None
-
-
-def _is_request(attributes: Attributes) -> bool:
-    resource = attributes.resource
-    return (resource.group, resource.plural) == ("certificates.k8s.io", "certificatesigningrequests")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from access.admission.base import CREATE, UPDATE, Attributes
+from access.admission.base import CREATE, UPDATE, Attributes, NoopPlugin
 from kube.customresources.definitions import CRDS, crd_causes, crd_status, crd_update_causes
 from kube.kinds.schemas import Definitions
 from kube.requests.fielderrors import invalid_object
@@ -22,7 +22,7 @@ MAX_DEFINITIONS: Final = 1000
 """CRDs of one space, so that no tenant fills the memory of all."""
 
 
-class CustomResourceDefinitions:
+class CustomResourceDefinitions(NoopPlugin):
     """Looks after CRDs; there is no controller to wait for."""
 
     name = "CustomResourceDefinitions"

@@ -49,14 +49,12 @@ class DefaultClass(NoopPlugin):
     def __init__(self, store: Store, defaulting: Defaulting) -> None:
         self._store = store
         self._of = defaulting
-        self.name = defaulting.name
+        self.name, self.kinds = defaulting.name, frozenset({defaulting.of})
 
     async def admit(self, attributes: Attributes) -> None:
         """Name the default class, where there is one and the object names none."""
         body, of = attributes.object, self._of
         if body is None or attributes.operation != CREATE or attributes.subresource:
-            return
-        if attributes.resource.storage_key != of.of:
             return
         spec = body.setdefault("spec", {})
         if spec.get(of.field) is not None or of.asked in _annotations(body):

@@ -18,6 +18,10 @@ from kube.requests.status import Forbidden, NotFound
 from store.types import Operation
 
 _UPKEEP: Final = frozenset({"finalizers", "generation", "managedFields", "ownerReferences", "resourceVersion"})
+_POLICIES: Final = (abac.GROUP, "policies")
+_GIVING: Final = frozenset(
+    {_POLICIES} | {(GROUP, plural) for plural in ("roles", "clusterroles", "rolebindings", "clusterrolebindings")}
+)
 _ANYTHING: Final = EVERYTHING
 _ANYTHING_HERE: Final = tuple(replace(rule, scope=TENANTED) for rule in EVERYTHING)
 
@@ -31,6 +35,7 @@ class EscalationPrevention(NoopPlugin):
     """
 
     name = "EscalationPrevention"
+    kinds = _GIVING
 
     def __init__(self, policies: PolicyCache, authorization: AuthorizationChain) -> None:
         self._policies = policies
@@ -41,10 +46,8 @@ class EscalationPrevention(NoopPlugin):
         resource, body = attributes.resource, attributes.object
         if body is None or attributes.operation not in (CREATE, UPDATE):
             return ()
-        if (resource.group, resource.plural) == (abac.GROUP, "policies"):
+        if attributes.place == _POLICIES:
             await self._check_policy(attributes, body)
-            return ()
-        if resource.group != GROUP:
             return ()
         principal = attributes.principal
         if is_masters(principal):

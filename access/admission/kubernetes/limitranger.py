@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from access.admission.base import CREATE, UPDATE, Attributes
+from access.admission.base import CREATE, UPDATE, Attributes, NoopPlugin
 from access.admission.rulesinforce import RULES_MAX, require_room, require_short
 from kube.quota.limitranges import violations, with_defaults
 from kube.quota.quantities import InvalidQuantity
@@ -16,10 +16,11 @@ from store.interface import Store
 from store.types import Operation, Range
 
 
-class LimitRanger:
+class LimitRanger(NoopPlugin):
     """Applies every LimitRange of the namespace."""
 
     name = "LimitRanger"
+    kinds = frozenset({("", "limitranges"), ("", "persistentvolumeclaims"), ("", "pods")})
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -56,7 +57,7 @@ class LimitRanger:
     @staticmethod
     def _concerns(attributes: Attributes) -> bool:
         resource = attributes.resource
-        if resource.group or attributes.subresource not in ("", "resize"):
+        if attributes.subresource not in ("", "resize"):
             return False
         if resource.plural == "pods":
             return attributes.operation == CREATE or attributes.subresource == "resize"

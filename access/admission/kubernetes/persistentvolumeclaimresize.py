@@ -19,15 +19,15 @@ class PersistentVolumeClaimResize(NoopPlugin):
     """Refuses to enlarge a bound PersistentVolumeClaim whose StorageClass does not say that its volumes can grow."""
 
     name = "PersistentVolumeClaimResize"
+    kinds = frozenset({("", "persistentvolumeclaims")})
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def validate(self, attributes: Attributes) -> Sequence[Operation]:
         """Raises ``Forbidden`` in kube-apiserver's words."""
-        body, old, resource = attributes.object, attributes.old, attributes.resource
-        is_claim = not resource.group and resource.plural == "persistentvolumeclaims" and not attributes.subresource
-        if body is None or old is None or not is_claim or attributes.operation != UPDATE:
+        body, old = attributes.object, attributes.old
+        if body is None or old is None or attributes.subresource or attributes.operation != UPDATE:
             return ()
         bound = (old.get("status") or {}).get("phase") == "Bound"
         asked, before = (

@@ -18,6 +18,7 @@ class PodTopologyLabels(NoopPlugin):
     """Kubernetes' plug-in of that name, in the system space: a tenant's space has no nodes to speak of (TS15)."""
 
     name = "PodTopologyLabels"
+    kinds = frozenset({("", "pods")})
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -25,7 +26,7 @@ class PodTopologyLabels(NoopPlugin):
     async def admit(self, attributes: Attributes) -> None:
         """Copy the labels to a pod that is put on a node, when it is made or bound."""
         body, old = attributes.object, attributes.old
-        if body is None or attributes.cluster != ROOT or attributes.resource.storage_key != ("", "pods"):
+        if body is None or attributes.cluster != ROOT:
             return
         node, before = _node(body), _node(old or {})
         if not node or before or attributes.subresource not in ("", "binding"):

@@ -25,15 +25,15 @@ class PriorityAndRuntimeClass(NoopPlugin):
     """A new pod gets the priority of its class and what its runtime costs; it may not say otherwise itself."""
 
     name = "PodClasses"
+    kinds = frozenset({("", "pods")})
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def admit(self, attributes: Attributes) -> None:
         """Settle priority and overhead. Raises ``Forbidden`` for classes that are missing or contradicted."""
-        body, resource = attributes.object, attributes.resource
-        is_pod = not resource.group and resource.plural == "pods" and not attributes.subresource
-        if body is None or not is_pod:
+        body = attributes.object
+        if body is None or attributes.subresource:
             return
         spec = body.setdefault("spec", {})
         if attributes.operation == UPDATE:

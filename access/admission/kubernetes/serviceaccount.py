@@ -5,11 +5,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
-from access.admission.base import CREATE, Attributes
+from access.admission.base import CREATE, Attributes, NoopPlugin
 from kube.authorization.nodegraph import MIRROR, reference_of
 from kube.objects.mountablesecrets import ephemeral_container_problems, limits_secrets, new_pod_problems
 from kube.requests.names import path_segment
@@ -18,8 +18,11 @@ from kube.workspaces.namespacecontents import service_account
 from store.interface import Store
 from store.types import Create, Key, Operation
 
+_NAMESPACES: Final = ("", "namespaces")
+_PODS: Final = ("", "pods")
 
-class ServiceAccount:
+
+class ServiceAccount(NoopPlugin):
     """A new pod runs as ``default`` when that account exists and nothing else is asked; a named one must exist.
 
     A pod that names no secrets to pull images with gets the account's. No token is mounted: no container runs.
@@ -27,6 +30,7 @@ class ServiceAccount:
     """
 
     name = "ServiceAccount"
+    kinds = frozenset({_NAMESPACES, _PODS})
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -88,18 +92,11 @@ def _concerns(attributes: Attributes) -> bool:
 
 
 def _is_new_pod(attributes: Attributes) -> bool:
-    resource = attributes.resource
-    return (
-        not resource.group
-        and resource.plural == "pods"
-        and attributes.operation == CREATE
-        and not attributes.subresource
-    )
+    return attributes.place == _PODS and attributes.operation == CREATE and not attributes.subresource
 
 
 def _adds_containers(attributes: Attributes) -> bool:
-    resource = attributes.resource
-    return not resource.group and resource.plural == "pods" and attributes.subresource == "ephemeralcontainers"
+    return attributes.place == _PODS and attributes.subresource == "ephemeralcontainers"
 
 
 def _is_mirror(body: dict[str, Any] | None) -> bool:
@@ -117,8 +114,7 @@ def _check_mirror(attributes: Attributes, body: dict[str, Any]) -> None:
 
 
 def _is_new_namespace(attributes: Attributes) -> bool:
-    resource = attributes.resource
-    return not resource.group and resource.plural == "namespaces" and attributes.operation == CREATE
+    return attributes.place == _NAMESPACES and attributes.operation == CREATE
 
 
 def _first_account(attributes: Attributes) -> Create:

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from access.admission.base import CREATE, UPDATE, Attributes
+from access.admission.base import CREATE, UPDATE, Attributes, NoopPlugin
 from access.authorization.workspaces.state import Workspaces
 from kube.authentication.identity import is_masters
 from kube.customresources.definitions import CRDS
@@ -36,10 +36,11 @@ from store.types import Key, Operation
 Body = dict[str, Any]
 
 
-class ApiBindings:
+class ApiBindings(NoopPlugin):
     """Looks after ``APIExport``, ``APIBinding``, ``APIResourceSchema``, and the definitions that bindings make."""
 
     name = "ApiBindings"
+    kinds = frozenset({BINDINGS, CRDS, EXPORTS, SCHEMAS})
 
     def __init__(self, store: Store, workspaces: Workspaces, definitions: Callable[[], Definitions]) -> None:
         self._store = store

@@ -121,6 +121,7 @@ class HostOwnership(NoopPlugin):
     """Refuses Ingresses with host names of other tenants."""
 
     name = "HostOwnership"
+    kinds = frozenset({_INGRESSES})
 
     def __init__(self, claims: HostClaims, *, underway: float = 0.0) -> None:
         """``underway`` is for how long (seconds) an Ingress that is admitted may not be seen yet."""
@@ -129,10 +130,8 @@ class HostOwnership(NoopPlugin):
 
     async def validate(self, attributes: Attributes) -> Sequence[Operation]:
         """Raises ``Forbidden`` with a cause for every name."""
-        body, resource = attributes.object, attributes.resource
-        if (resource.group, resource.kind) != KIND or attributes.subresource:
-            return ()
-        if body is None or attributes.operation == DELETE:
+        body = attributes.object
+        if body is None or attributes.subresource or attributes.operation == DELETE:
             return ()
         try:
             until = attributes.now + self._underway if self._underway else 0.0

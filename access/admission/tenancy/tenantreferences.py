@@ -23,6 +23,7 @@ class TenantReferences(NoopPlugin):
     """Notes the UIDs, as digests, of the tenants that policies and bindings let in; what was noted stays as it was."""
 
     name = "TenantReferences"
+    kinds = _NAMING
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -30,11 +31,7 @@ class TenantReferences(NoopPlugin):
     async def admit(self, attributes: Attributes) -> None:
         """Write the annotation anew, whatever came with the request."""
         body = attributes.object
-        if (
-            body is None
-            or attributes.operation not in (CREATE, UPDATE)
-            or (attributes.resource.group, attributes.resource.plural) not in _NAMING
-        ):
+        if body is None or attributes.operation not in (CREATE, UPDATE):
             return
         if attributes.cluster != ROOT:
             await require_room(self._store, attributes, POLICIES, "policies", POLICIES_MAX)

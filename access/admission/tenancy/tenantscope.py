@@ -25,6 +25,7 @@ class TenantScope(NoopPlugin):
 
     def __init__(self, refused: Collection[tuple[str, str]]) -> None:
         self._refused = frozenset(refused)
+        self.kinds = self._refused | _DEFINING
 
     async def validate(self, attributes: Attributes) -> Sequence[Operation]:
         """Raises ``Forbidden`` for what only the system space may hold."""
@@ -34,7 +35,7 @@ class TenantScope(NoopPlugin):
         kind, reason = (resource.group, resource.plural), ""
         if kind in self._refused:
             reason = f"{resource.plural} cannot be created in a tenant space"
-        elif kind in _DEFINING and _is_own(attributes.object):
+        elif _is_own(attributes.object):
             reason = "its API group is the platform's own, choose one of a domain that is yours"
         if reason:
             raise Forbidden(

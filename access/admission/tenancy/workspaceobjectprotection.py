@@ -32,6 +32,7 @@ class WorkspaceObjectProtection(NoopPlugin):
     """
 
     name = "WorkspaceOwnership"
+    kinds = _CONCERNED
 
     def __init__(self, is_workspaces: Callable[[str], object] = objects.NAMESPACE.fullmatch) -> None:
         """``is_workspaces`` says of a namespace, by its name, whether a workspace owns things in it."""
@@ -40,7 +41,7 @@ class WorkspaceObjectProtection(NoopPlugin):
     async def validate(self, attributes: Attributes) -> Sequence[Operation]:
         """Raises ``Forbidden``."""
         kind = (attributes.resource.group, attributes.resource.plural)
-        if kind not in _CONCERNED or attributes.cluster == ROOT or attributes.principal.is_system:
+        if attributes.cluster == ROOT or attributes.principal.is_system:
             return ()
         if kind in openings.KINDS:
             refusal = _of_opened(attributes)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import orjson
 
-from access.admission.base import CREATE, DELETE, UPDATE, Attributes
+from access.admission.base import CREATE, DELETE, UPDATE, Attributes, NoopPlugin
 from access.admission.tenancy.apibindings import identity_at
 from access.authorization.workspaces.state import Workspaces
 from kube.authentication.identity import Principal, is_masters
@@ -52,10 +52,11 @@ _STATE: Final = (OWNER, TYPE, TYPE_UID)
 """Annotations that the server alone writes."""
 
 
-class WorkspaceTree:
+class WorkspaceTree(NoopPlugin):
     """Looks after ``Workspace``, ``WorkspaceType`` and ``LogicalCluster`` objects. ``depth_max`` limits the nesting."""
 
     name = "WorkspaceTree"
+    kinds = frozenset({LOGICAL_CLUSTERS, TYPES, WORKSPACES})
 
     def __init__(self, store: Store, workspaces: Workspaces, depth_max: int) -> None:
         self._store = store
@@ -66,7 +67,7 @@ class WorkspaceTree:
         """Give a new workspace its type, owner, finalizer and phase; keep what is the server's as it was."""
         body = attributes.object
         key = (attributes.resource.group, attributes.resource.plural)
-        if body is None or attributes.subresource or key not in (WORKSPACES, LOGICAL_CLUSTERS, TYPES):
+        if body is None or attributes.subresource:
             return
         if key == TYPES:
             await self._keep_default_exports(attributes, body)
