@@ -38,9 +38,10 @@ from gateway.upstream.tokens import WorkspaceTokens
 from kube.authorization.rbac import Attributes
 from kube.kinds.builtins import BUILTINS
 from kube.kinds.resources import Resource
-from kube.quota.placedusage import Counted, Reservation
+from kube.quota.placedusage import Counted
 from kube.quota.quantities import InvalidQuantity
-from kube.quota.tenantquotas import PLACED_USAGES, TENANT_QUOTAS, TenantQuota
+from kube.quota.reservations import Reservation
+from kube.quota.tenantquotas import PLACED_RESERVATIONS, PLACED_USAGES, TENANT_QUOTAS, TenantQuota
 from kube.quota.usage import QuotaExceeded, Scope, read_scopes
 from kube.requests.status import BadRequest, ServiceUnavailable, StatusError
 from store.engine import Engine
@@ -65,6 +66,8 @@ _COUNT_SECONDS: Final = 60.0
 
 _ALL: Final = ""
 """In place of a namespace: all of a space."""
+
+_NOTED: Final = frozenset({PLACED_USAGES, PLACED_RESERVATIONS})
 
 _ENDING: Final = frozenset({"delete", "deletecollection"})
 
@@ -175,9 +178,9 @@ class PlacedUsageController:
         """Note where something was written or placed, and whose quota counts something else than before."""
         for event in events:
             key = event.key
-            if key[1:3] == PLACED_USAGES or (
-                key[1:3] == ("", "namespaces") and placement_in(event.data, key) is not None
-            ):
+            if key[1:3] in _NOTED:
+                self._soon.add((key.space, key.name.partition("/")[0]))
+            elif key[1:3] == ("", "namespaces") and placement_in(event.data, key) is not None:
                 self._soon.add((key.space, key.name))
             elif key[1:3] == TENANT_QUOTAS:
                 bounded = _bounded(orjson.loads(event.data))

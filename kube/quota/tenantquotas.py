@@ -20,7 +20,9 @@ GROUP: Final = "tenancy.tenantry.io"
 VERSION: Final = "v1alpha1"
 TENANT_QUOTAS: Final = (GROUP, "tenantquotas")
 PLACED_USAGES: Final = (GROUP, "placedusages")
-"""Where it is kept what placed namespaces hold, in the tenant's own space; no API serves it."""
+"""Where it is kept what was counted in placed namespaces, in the tenant's own space; no API serves it."""
+PLACED_RESERVATIONS: Final = (GROUP, "placedreservations")
+"""Where it is kept what is on its way there; no API serves it."""
 NAME: Final = "quota"
 """The name of the only ``TenantQuota`` object of a tenant; it is in the tenant's own space."""
 

@@ -17,10 +17,11 @@ from access.admission.base import CREATE, DELETE, UPDATE, Attributes, NoopPlugin
 from access.admission.quotarefusals import NamespaceQuotas, QuotaRefusals
 from access.admission.tenancy.placedledger import Count, Page, PlacedLedger, Turns, difference
 from access.admission.tenancy.tenantquota import RULE
-from kube.quota.placedusage import Counted, PlacedUsage, Reservation
+from kube.quota.placedusage import Counted, PlacedUsage
 from kube.quota.podresources import Amounts
 from kube.quota.quantities import InvalidQuantity, Quantity
 from kube.quota.refusals import read_exceeded
+from kube.quota.reservations import Reservation
 from kube.quota.tenantquotas import PLACED_USAGES, TenantQuota, UsageRule
 from kube.quota.usage import QuotaExceeded
 from kube.requests.status import BadRequest, Forbidden, StatusError
@@ -92,15 +93,12 @@ class PlacedQuotas:
                 return True
             passed_on = usage.under_way(asked) if from_door and not dry_run else None
             if passed_on is not None:
-                page.put(place, usage.passed_on(passed_on, asked), {})
+                page.put(place, usage.passed_on(passed_on, asked))
                 return True
             page.quota.check(grown, page.used)
             if dry_run:
                 return False
-            reserved = (usage.untied(asked) if asked.uid else usage).with_reservation(request, asked)
-            # One more than there were is this one; where names fell together, the sums tell.
-            added = len(reserved.reserved) == len(usage.reserved) + 1
-            page.put(place, reserved, grown if added else None)
+            page.put(place, (usage.untied(asked) if asked.uid else usage).with_reservation(request, asked))
             return True
 
         return await self._ledger.change(place, judge, together=together, now=now)
@@ -133,7 +131,7 @@ class PlacedQuotas:
         def judge(page: Page) -> None:
             usage = page.usage(place)
             if usage is not None:
-                page.put(place, usage.found(ending), {})
+                page.put(place, usage.found(ending))
 
         await self._ledger.change(place, judge)
 
