@@ -260,9 +260,11 @@ class PlacedLedger:
         known = self._quotas.get(space)
         if known is None or known[0] != stored.revision:
             body = orjson.loads(stored.data)
-            quota = tenantquotas.read_tenant_quota(tenant_of(space), body, self._rules)
             # What is used changes often, what may be seldom: who has worked something out of that knows it by the object.
-            quota = known[1] if known is not None and known[1] == quota else quota
+            if known is not None and known[2].get("spec") == body.get("spec"):
+                quota = known[1]
+            else:
+                quota = tenantquotas.read_tenant_quota(tenant_of(space), body, self._rules)
             known = stored.revision, quota, body
             if len(self._quotas) >= _KNOWN_MAX:
                 self._quotas.clear()
