@@ -77,7 +77,7 @@ class TenantQuota:
 
     def concerns(self, group: str, plural: str) -> bool:
         """Whether it bounds anything of a resource, of some objects at least."""
-        return usage.counts(replace(self._quota, scopes=()), group, plural, {}) or bool(self._rules_of(group, plural))
+        return usage.counts(Quota(name="", hard=self.hard), group, plural, {}) or bool(self._rules_of(group, plural))
 
     def counted(self, group: str, plural: str, body: Mapping[str, Any], *, now: datetime) -> dict[str, Quantity]:
         """What an object takes of it. Raises ``InvalidQuantity``."""
@@ -101,8 +101,10 @@ class TenantQuota:
         Raises ``QuotaExceeded`` when it must state requests or limits and does not, or takes less than nothing;
         ``InvalidQuantity`` for an amount that is none.
         """
-        usage.demand(self._quota, group, plural, body, now=now)
-        wanted = self.counted(group, plural, body, now=now)
+        wanted = usage.demand(self._quota, group, plural, body, now=now)
+        rules = self._rules_of(group, plural)
+        if rules and usage.in_scopes(self.scopes, group, plural, body):
+            wanted |= {rule.name: rule.amount(body) for rule in rules}
         negative = sorted(name for name, amount in wanted.items() if amount.nanos < 0)
         if negative:
             raise QuotaExceeded(f"quota usage is negative for resource(s): {','.join(negative)}")
