@@ -21,7 +21,7 @@ from typing import Final
 import orjson
 
 from kube.quota.placedusage import PlacedUsage, placed_usage_body, read_placed_usage
-from kube.quota.podresources import Amounts
+from kube.quota.podresources import Amounts, add
 from kube.quota.quantities import InvalidQuantity
 from kube.quota.reservations import OpenReservations, Reservation, Reservations
 from kube.quota.tenantquotas import PLACED_RESERVATIONS, PLACED_USAGES
@@ -112,8 +112,11 @@ class Book:
             for request in place.kept.by_request.keys() - place.revisions.keys() if place.in_row else ():
                 place.kept.put(request, None)
             read = read_placed_usage({} if gone else body)
-            for request in read.reserved.keys() - place.revisions.keys():
-                place.kept.put(request, read.reserved[request])
+            for request, each in read.reserved.items():
+                if request in place.revisions:  # Both versions have reserved for it.
+                    read = replace(read, counted=add(read.counted, each.amounts))
+                else:
+                    place.kept.put(request, each)
             place.revision, place.in_row = 0 if gone else revision, bool(read.reserved)
             place.row = replace(read, reserved=Reservations())
         if not place.revision and not place.revisions:
