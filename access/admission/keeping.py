@@ -16,8 +16,11 @@ async def keep(store: Store, operations: Sequence[Operation]) -> Sequence[Stored
     """
     if not all(isinstance(each, Check) for each in operations):
         return await store.commit(*operations)
+    newest = False
     for check in (each for each in operations if isinstance(each, Check)):
-        stored = await store.get(check.key)
+        # Once the newest is seen, it is seen of all.
+        stored = await store.get(check.key, cached=newest)
+        newest = True
         if (stored.revision if stored is not None else 0) != check.expected:
             raise PreconditionFailed(check.key, stored)
     return ()

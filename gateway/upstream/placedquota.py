@@ -38,9 +38,10 @@ from gateway.upstream.tokens import WorkspaceTokens
 from kube.authorization.rbac import Attributes
 from kube.kinds.builtins import BUILTINS
 from kube.kinds.resources import Resource
-from kube.quota.placedusage import Counted, Reservation
+from kube.quota.placedusage import Counted
 from kube.quota.quantities import InvalidQuantity
-from kube.quota.tenantquotas import PLACED_USAGES, TENANT_QUOTAS, TenantQuota
+from kube.quota.reservations import Reservation
+from kube.quota.tenantquotas import PLACED_RESERVATIONS, PLACED_USAGES, TENANT_QUOTAS, TenantQuota
 from kube.quota.usage import QuotaExceeded, Scope, read_scopes
 from kube.requests.status import BadRequest, ServiceUnavailable, StatusError
 from store.engine import Engine
@@ -57,6 +58,8 @@ LOOK_SECONDS: Final = 60.0
 _CHECK_SECONDS: Final = 1.0
 _SETTLE_SECONDS: Final = 0.2
 """Writes come in swarms: a namespace is counted once for those of this time."""
+_APART_SECONDS: Final = 1.0
+"""From one look at a namespace to the next: where much is written, looking would cost more than writing."""
 _ASK_SECONDS: Final = 2.0
 """How long a refusal waits for the amounts of a namespace."""
 
@@ -65,6 +68,8 @@ _COUNT_SECONDS: Final = 60.0
 
 _ALL: Final = ""
 """In place of a namespace: all of a space."""
+
+_NOTED: Final = frozenset({PLACED_USAGES, PLACED_RESERVATIONS})
 
 _ENDING: Final = frozenset({"delete", "deletecollection"})
 
@@ -167,6 +172,8 @@ class PlacedUsageController:
         """What quotas count, by space."""
         self._due: dict[tuple[str, str], float] = {}
         """When something ends that is reserved in a namespace, in Unix seconds."""
+        self._looked: dict[tuple[str, str], float] = {}
+        """When it was begun to look at namespaces, in Unix seconds, lately."""
         self._queues: defaultdict[str, FairQueue] = defaultdict(lambda: FairQueue(self._look_at))
         """The namespaces that are due, by cluster."""
         self._tasks: dict[str, Supervised] = {}
@@ -175,9 +182,9 @@ class PlacedUsageController:
         """Note where something was written or placed, and whose quota counts something else than before."""
         for event in events:
             key = event.key
-            if key[1:3] == PLACED_USAGES or (
-                key[1:3] == ("", "namespaces") and placement_in(event.data, key) is not None
-            ):
+            if key[1:3] in _NOTED:
+                self._soon.add((key.space, key.name.partition("/")[0]))
+            elif key[1:3] == ("", "namespaces") and placement_in(event.data, key) is not None:
                 self._soon.add((key.space, key.name))
             elif key[1:3] == TENANT_QUOTAS:
                 bounded = _bounded(orjson.loads(event.data))
@@ -239,16 +246,23 @@ class PlacedUsageController:
 
     async def _look_at(self, key: Key) -> None:
         """Count one namespace, if it is still in use."""
-        self._due.pop((key.space, key.name), None)
+        place, now = (key.space, key.name), time.time()
+        since = now - self._looked.get(place, -math.inf)
+        if 0 <= since < _APART_SECONDS:
+            self._due[place] = now + _APART_SECONDS - since
+            return
+        self._looked = {known: moment for known, moment in self._looked.items() if moment > now - _APART_SECONDS}
+        self._looked[place] = now
+        self._due.pop(place, None)
         try:
             stored = await self._store.get(key, cached=True)
             placement = placement_in(stored.data, key) if stored is not None else None
             if placement is None or not placement.is_active:
                 return
             count = partial(self._count, placement)
-            again = await self._quotas.recount(usage_key(key.space, key.name), count, time.time())
+            again = await self._quotas.recount(usage_key(*place), count, time.time())
             if again < math.inf:
-                self._due[key.space, key.name] = again
+                self._due[place] = again
         except (StatusError, StoreError, InvalidQuantity) as error:
             logger.info("what is in the namespace %s is not counted: %s", key.name, error)
 

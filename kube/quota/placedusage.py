@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from kube.quota.podresources import Amounts, add, amounts, subtract
 from kube.quota.quantities import Quantity
+from kube.quota.reservations import Reservation, Reservations, written
 
 _DONE_MOST: Final = 64
 """More that is done than this is counted without another look."""
@@ -30,37 +31,6 @@ class Counted(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reservation:
-    """What one write will take; after ``until``, in Unix seconds, its cluster has done it or never will.
-
-    ``what`` is the object that it makes: group, plural and name; a name that ends in ``*`` is the beginning of one that
-    the cluster makes up. ``version`` is the one that it replaces, empty for none. Where the cluster has asked about the
-    write, ``uid`` is the object's. ``done`` says that the cluster has done it, ``seen`` what of it is there already and is
-    not counted beside it.
-    """
-
-    amounts: Amounts
-    until: float
-    what: str = ""
-    uid: str = ""
-    version: str = ""
-    done: bool = False
-    seen: Amounts = field(default_factory=dict)
-
-    def makes(self, what: str) -> bool:
-        """Whether it is for this object, by its name."""
-        return self.what == what or (self.what.endswith("*") and what.startswith(self.what.removesuffix("*")))
-
-    def is_seen(self, versions: Mapping[str, str]) -> bool:
-        """Whether the write is done, by the versions of what was there."""
-        return self.uid in versions and versions[self.uid] != self.version
-
-    def is_about(self, write: Reservation) -> bool:
-        """Whether a cluster has asked about this write before."""
-        return (self.uid, self.version) == (write.uid, write.version)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedUsage:
     """``counted`` was there when somebody looked; ``reserved`` is on its way, or done since, by request.
 
@@ -68,7 +38,7 @@ class PlacedUsage:
     """
 
     counted: Amounts = field(default_factory=dict)
-    reserved: Mapping[str, Reservation] = field(default_factory=dict)
+    reserved: Reservations = field(default_factory=Reservations)
     turn: int = 0
     objects: int = 0
     """How many objects the last look found, of the kinds that the quota counts."""
@@ -76,7 +46,7 @@ class PlacedUsage:
     @property
     def total(self) -> dict[str, Quantity]:
         """Both together: what the tenant's quota bounds."""
-        return _sum(self.counted, *(each.amounts for each in self.reserved.values()))
+        return add(self.counted, self.reserved.total)
 
     @property
     def ends(self) -> float:
@@ -85,20 +55,19 @@ class PlacedUsage:
 
     def with_reservation(self, request: str, reservation: Reservation) -> PlacedUsage:
         """One more write is on its way."""
-        return replace(self, reserved={**self.reserved, request: reservation})
+        return replace(self, reserved=self.reserved.put(request, reservation))
 
     def asked(self, write: Reservation) -> bool:
         """Whether it is taken already what a cluster asks about."""
-        return any(each.is_about(write) for each in self.reserved.values())
+        return any(True for _ in self.reserved.about(write))
 
     def under_way(self, write: Reservation) -> str | None:
         """A request that has taken as much for what a cluster asks about now, and was not asked about; ``None`` for none."""
         return next(
             (
                 name
-                for name, each in self.reserved.items()
+                for name, each in self.reserved.making(write.what)
                 if not each.uid
-                and each.makes(write.what)
                 and bool(each.version) == bool(write.version)
                 and all(name in each.amounts and each.amounts[name] >= taken for name, taken in write.amounts.items())
             ),
@@ -117,21 +86,18 @@ class PlacedUsage:
 
         Their reservations are over when they are seen, or at their end, whatever comes of the requests.
         """
-        return replace(
-            self,
-            reserved={
-                f"{each.uid}/{each.version}"
-                if each.uid and each.uid != write.uid and each.makes(write.what)
-                else name: each
-                for name, each in self.reserved.items()
-            },
-        )
+        reserved = self.reserved
+        for name, each in list(self.reserved.making(write.what)):
+            if each.uid and each.uid != write.uid:
+                reserved = reserved.put(name, None).put(f"{each.uid}/{each.version}", each)
+        return replace(self, reserved=reserved)
 
     def without(self, request: str) -> PlacedUsage:
         """A write has come to nothing: what was seen by its name is another's."""
         found = self.reserved.get(request)
-        reserved = {name: each for name, each in self.reserved.items() if name != request}
-        return self if found is None else replace(self, counted=_sum(self.counted, found.seen), reserved=reserved)
+        if found is None:
+            return self
+        return replace(self, counted=add(self.counted, found.seen), reserved=self.reserved.put(request, None))
 
     def confirmed(self, request: str) -> PlacedUsage:
         """A write is done: the total stays."""
@@ -139,15 +105,17 @@ class PlacedUsage:
         if found is None:
             return self
         confirmed = self.with_reservation(request, replace(found, done=True))
-        done = [each.amounts for each in confirmed.reserved.values() if each.done]
+        done = list(confirmed.reserved.done())
         if len(done) <= _DONE_MOST:
             return confirmed
-        open_ = {name: each for name, each in confirmed.reserved.items() if not each.done}
-        return replace(self, counted=_sum(self.counted, *done), reserved=open_, turn=self.turn + 1)
+        counted, reserved = self.counted, confirmed.reserved
+        for name, each in done:
+            counted, reserved = add(counted, each.amounts), reserved.put(name, None)
+        return replace(self, counted=counted, reserved=reserved, turn=self.turn + 1)
 
     def found(self, uid: str) -> PlacedUsage:
         """An object is there, so its creation is done; a change of it may still be on its way. The total stays."""
-        done = [name for name, each in self.reserved.items() if uid and each.uid == uid and not each.version]
+        done = [name for name, _ in self.reserved.creating(uid)] if uid else []
         return reduce(PlacedUsage.confirmed, done, self)
 
     def recounted(self, found: Iterable[Counted], before: PlacedUsage, began: float) -> PlacedUsage:
@@ -161,24 +129,29 @@ class PlacedUsage:
         there = list(found)
         versions = {each.uid: each.version for each in there}
         named = {each.what: each.used for each in there}
-        reserved: dict[str, Reservation] = {}
+        reserved = self.reserved
         for request, each in self.reserved.items():
             earlier = before.reserved.get(request)
             if (earlier is not None and earlier.done) or each.until < began or each.is_seen(versions):
+                reserved = reserved.put(request, None)
                 continue
             of_that_name = {} if each.uid or each.version else named.pop(each.what, {})
-            reserved[request] = replace(each, seen=_both(each.amounts, of_that_name))
+            seen = _both(each.amounts, of_that_name)
+            if seen != each.seen:
+                reserved = reserved.put(request, replace(each, seen=seen))
         counted = subtract(_sum(*(each.used for each in there)), _sum(*(each.seen for each in reserved.values())))
         taken = {name: amount for name, amount in counted.items() if amount}
         return replace(self, counted=taken, reserved=reserved, objects=len(there))
 
 
 def read_placed_usage(body: Mapping[str, Any]) -> PlacedUsage:
-    """What is kept. Raises ``InvalidQuantity``."""
-    reserved = {
-        name: Reservation(**{**each, "amounts": amounts(each["amounts"]), "seen": amounts(each.get("seen"))})
-        for name, each in body.get("reserved", {}).items()
-    }
+    """What is kept of a namespace; what is on its way there is kept apart. Raises ``InvalidQuantity``.
+
+    Where it was kept by a version that wrote both together, it is read as that has left it.
+    """
+    reserved = Reservations()
+    for request, each in body.get("reserved", {}).items():
+        reserved = reserved.put(request, Reservation.read(each))
     return PlacedUsage(
         counted=amounts(body.get("counted")),
         reserved=reserved,
@@ -188,21 +161,13 @@ def read_placed_usage(body: Mapping[str, Any]) -> PlacedUsage:
 
 
 def placed_usage_body(namespace: str, usage: PlacedUsage) -> dict[str, Any]:
-    """As it is kept."""
+    """As it is kept, without what is on its way."""
     return {
         "metadata": {"name": namespace},
-        "counted": _written(usage.counted),
-        "reserved": {name: _reservation_body(each) for name, each in usage.reserved.items()},
+        "counted": written(usage.counted),
         "turn": usage.turn,
         "objects": usage.objects,
     }
-
-
-def _reservation_body(each: Reservation) -> dict[str, Any]:
-    """What says nothing is left out: there are many, and all are written with each."""
-    body: dict[str, Any] = {"amounts": _written(each.amounts), "until": each.until, "what": each.what}
-    said = {"uid": each.uid, "version": each.version, "done": each.done, "seen": _written(each.seen)}
-    return body | {name: value for name, value in said.items() if value}
 
 
 def _sum(*parts: Amounts) -> dict[str, Quantity]:
@@ -215,7 +180,3 @@ def _sum(*parts: Amounts) -> dict[str, Quantity]:
 def _both(one: Amounts, other: Amounts) -> dict[str, Quantity]:
     """What is in both: of each name the less."""
     return {name: min(amount, other[name]) for name, amount in one.items() if name in other}
-
-
-def _written(values: Amounts) -> dict[str, str]:
-    return {name: str(amount) for name, amount in sorted(values.items())}

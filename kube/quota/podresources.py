@@ -19,6 +19,8 @@ def amounts(values: object) -> dict[str, Quantity]:
 
 def add(left: Amounts, right: Amounts) -> dict[str, Quantity]:
     """The sum, name by name."""
+    if not left or not right:
+        return dict(left or right)
     return {name: _sum(left.get(name), right.get(name)) for name in {**left, **right}}
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from typing import Final
 
 LENGTH_MAX: Final = 64
@@ -25,6 +26,9 @@ _FAST_DIGITS: Final = 18
 _DECIMAL_SUFFIX: Final = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _BINARY_SUFFIX: Final = ("", *_BINARY)
 _SHAPE: Final = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*)([+-]?[0-9]*)", re.ASCII)
+_READ_MAX: Final = 4096
+"""Texts of which is remembered what they say: most amounts are written a few ways, and read with every write."""
+
 _WHITE: Final = " \t\n\v\f\r"
 
 _FORMAT_WORDS: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -150,6 +154,11 @@ def parse_quantity(text: str | int) -> Quantity:
     text = text.strip(_WHITE)
     if len(text) > LENGTH_MAX:
         raise InvalidQuantity("the quantity is too long")
+    return _parsed(text)
+
+
+@lru_cache(maxsize=_READ_MAX)
+def _parsed(text: str) -> Quantity:
     shape = _SHAPE.fullmatch(text)
     if shape is None or not text:
         raise InvalidQuantity(_FORMAT_WORDS)

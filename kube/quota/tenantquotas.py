@@ -20,7 +20,9 @@ GROUP: Final = "tenancy.tenantry.io"
 VERSION: Final = "v1alpha1"
 TENANT_QUOTAS: Final = (GROUP, "tenantquotas")
 PLACED_USAGES: Final = (GROUP, "placedusages")
-"""Where it is kept what placed namespaces hold, in the tenant's own space; no API serves it."""
+"""Where it is kept what was counted in placed namespaces, in the tenant's own space; no API serves it."""
+PLACED_RESERVATIONS: Final = (GROUP, "placedreservations")
+"""Where it is kept what is on its way there; no API serves it."""
 NAME: Final = "quota"
 """The name of the only ``TenantQuota`` object of a tenant; it is in the tenant's own space."""
 
@@ -75,7 +77,7 @@ class TenantQuota:
 
     def concerns(self, group: str, plural: str) -> bool:
         """Whether it bounds anything of a resource, of some objects at least."""
-        return usage.counts(replace(self._quota, scopes=()), group, plural, {}) or bool(self._rules_of(group, plural))
+        return usage.counts(Quota(name="", hard=self.hard), group, plural, {}) or bool(self._rules_of(group, plural))
 
     def counted(self, group: str, plural: str, body: Mapping[str, Any], *, now: datetime) -> dict[str, Quantity]:
         """What an object takes of it. Raises ``InvalidQuantity``."""
@@ -99,8 +101,10 @@ class TenantQuota:
         Raises ``QuotaExceeded`` when it must state requests or limits and does not, or takes less than nothing;
         ``InvalidQuantity`` for an amount that is none.
         """
-        usage.demand(self._quota, group, plural, body, now=now)
-        wanted = self.counted(group, plural, body, now=now)
+        wanted = usage.demand(self._quota, group, plural, body, now=now)
+        rules = self._rules_of(group, plural)
+        if rules and usage.in_scopes(self.scopes, group, plural, body):
+            wanted |= {rule.name: rule.amount(body) for rule in rules}
         negative = sorted(name for name, amount in wanted.items() if amount.nanos < 0)
         if negative:
             raise QuotaExceeded(f"quota usage is negative for resource(s): {','.join(negative)}")

@@ -1,8 +1,8 @@
 """What tenants hold in placed namespaces, changed by many at once: group commit by tenant (AD1, AD2).
 
-One row of the store keeps what a placed namespace holds, and every change of its total replaces the ``TenantQuota`` object
-in the same commit, on the revision that was counted from: writes to stored and to placed namespaces, in whichever process,
-meet there. So all changes of a tenant meet each other. Those that come while one commit is under way go together into
+Every change of what placed namespaces hold (``placedbooks.py``) replaces the ``TenantQuota`` object in the same commit, on
+the revision that was counted from: writes to stored and to placed namespaces, in whichever process, meet there, and what
+is used stands there as a sum, which nobody adds up again. Those that come while one commit is under way go together into
 the next one: they are judged one after the other, in the order in which they came, each on what those before it leave,
 and written at once. Where another process was faster, all of them are judged anew.
 
@@ -19,14 +19,15 @@ import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar, cast
 
 import orjson
 
 from access.admission.keeping import keep
+from access.admission.tenancy.placedbooks import Book, Books
 from kube.quota import tenantquotas
-from kube.quota.placedusage import PlacedUsage, placed_usage_body, read_placed_usage
+from kube.quota.placedusage import PlacedUsage
 from kube.quota.podresources import Amounts
 from kube.quota.quantities import Quantity
 from kube.quota.tenantquotas import TenantQuota, UsageRule
@@ -34,7 +35,7 @@ from kube.quota.usage import QuotaExceeded
 from kube.requests.logicalclusters import space_of, tenant_of
 from kube.requests.status import ServiceUnavailable, TooManyRequests
 from store.interface import Store
-from store.types import Create, Delete, Key, Operation, PreconditionFailed, Stored, Update
+from store.types import Key, Operation, PreconditionFailed, Stored, Update
 from tenants.quotas import tenant_quota_key
 
 LINE_MAX: Final = 1024
@@ -49,8 +50,6 @@ _ATTEMPTS: Final = 256
 _KNOWN_MAX: Final = 10_000
 
 _Answer = TypeVar("_Answer")
-_Name = TypeVar("_Name")
-_Known = TypeVar("_Known")
 
 Turns = Callable[[str], AbstractAsyncContextManager[None]]
 """One writer at a time of what is used of the quota in a tenant's space, among those of this process."""
@@ -74,15 +73,15 @@ class Page:
     _stored: Stored | None
     _body: dict[str, Any]
     _used: Amounts
-    _rows: dict[Key, Stored | None]
-    _usages: dict[Key, PlacedUsage]
-    _changed: set[Key] = field(default_factory=set)
+    _book: Book
+    _usages: dict[Key, PlacedUsage | None] = field(default_factory=dict)
+    """Of the namespaces that were changed."""
     _recounted: bool = False
     """Whether what is used is another amount than the quota says."""
 
     def usage(self, place: Key) -> PlacedUsage | None:
         """What a placed namespace holds; ``None`` where nobody has noted anything yet."""
-        return self._usages.get(place)
+        return self._usages[place] if place in self._usages else self._book.usage(place)
 
     @property
     def used(self) -> Amounts:
@@ -91,16 +90,11 @@ class Page:
             raise _Uncounted
         return self._used
 
-    def put(self, place: Key, usage: PlacedUsage | None, more: Amounts | None = None) -> None:
-        """Let a placed namespace hold something else, or nothing any more; ``more`` is the difference, where it is known."""
-        before = self._usages.get(place)
-        if more is None:
-            more = difference(usage.total if usage else {}, before.total if before else {})
-        if usage is None:
-            self._usages.pop(place, None)
-        else:
-            self._usages[place] = usage
-        self._changed.add(place)
+    def put(self, place: Key, usage: PlacedUsage | None) -> None:
+        """Let a placed namespace hold something else, or nothing any more."""
+        before = self.usage(place)
+        self._usages[place] = usage
+        more = difference(usage.total if usage else {}, before.total if before else {})
         if known := {name: amount for name, amount in more.items() if name in self._used}:
             self._used = tenantquotas.after(self._used, known)
             self._recounted = True
@@ -110,19 +104,12 @@ class Page:
         self._used, self._recounted = used, True
 
     def operations(self) -> list[Operation]:
-        """What has to be written."""
-        found = [each for each in map(self._operation, sorted(self._changed)) if each is not None]
+        """What has to be written: the quota last, so that whoever has seen it has seen all the rest."""
+        found = [each for place, usage in sorted(self._usages.items()) for each in self._book.operations(place, usage)]
         if self._recounted and self._stored is not None:
             body = tenantquotas.with_used(self._body, self._used)
             found.append(Update(self._stored.key, self._stored.revision, body))
         return found
-
-    def _operation(self, place: Key) -> Operation | None:
-        row, usage = self._rows[place], self._usages.get(place)
-        if usage is None:
-            return Delete(place, row.revision, orjson.loads(row.data)) if row is not None else None
-        body = placed_usage_body(place.name, usage)
-        return Create(place, body) if row is None else Update(place, row.revision, body)
 
 
 @dataclass(slots=True, eq=False)
@@ -153,9 +140,9 @@ class PlacedLedger:
         self._turns = turns
         self._lines: dict[str, deque[_Change]] = {}
         self._workers: set[asyncio.Task[None]] = set()
-        self._usages: dict[Key, tuple[int, PlacedUsage]] = {}
+        self._books = Books(store)
         self._quotas: dict[str, tuple[int, TenantQuota, dict[str, Any]]] = {}
-        """What rows and quotas say, by their revisions: most are read by whoever has written them."""
+        """What quotas say, by their revisions."""
 
     async def quota(self, space: str) -> TenantQuota | None:
         """The quota that holds in a space as this process knows it; ``None`` while its tenant is being made."""
@@ -164,7 +151,9 @@ class PlacedLedger:
 
     async def usage(self, place: Key) -> PlacedUsage | None:
         """What a placed namespace holds, as it is now."""
-        return self._read_usage(await self._store.get(place))
+        await self._store.get(place)
+        usage = (await self._books.of(place.space)).usage(place)
+        return replace(usage, reserved=usage.reserved.copied()) if usage is not None else None
 
     async def change(
         self, place: Key, judge: Callable[[Page], _Answer], *, together: Sequence[Operation] = (), now: float = 0.0
@@ -226,28 +215,27 @@ class PlacedLedger:
 
     async def _try(self, changes: list[_Change], *, newest: bool) -> bool:
         """Judge and commit them; whether all are answered."""
-        keys = dict.fromkeys(change.place for change in changes)
-        stored = await self._store.get(tenant_quota_key(tenant_of(changes[0].place.space)), cached=not newest)
-        rows = {place: await self._store.get(place, cached=not newest) for place in keys}
-        page = self._page(stored, rows)
+        space = space_of(tenant_of(changes[0].place.space))
+        # The quota first: what the book says is no older than it.
+        stored = await self._store.get(tenant_quota_key(tenant_of(space)), cached=not newest)
+        page = self._page(stored, await self._books.of(space))
         try:
             said, together = _judged(page, changes)
         except _Uncounted:
             used = await self._counted(page, changes)
-            page = self._page(stored, rows)
+            page = self._page(stored, await self._books.of(space))
             page.counted(used)
             said, together = _judged(page, changes)
         if not newest and any(isinstance(each, QuotaExceeded) for each in said):
             return False  # Others may have given back what is missing here.
         operations = page.operations()
         try:
-            kept = await keep(self._store, [*operations, *together.values()])
+            await keep(self._store, [*operations, *together.values()])
         except PreconditionFailed as failed:
             for change in changes:
                 if any(each.key == failed.key for each in change.together):
                     change.fail(failed)
             return False
-        self._note(page, kept[: len(operations)])
         for change, answer in zip(changes, said, strict=True):
             if isinstance(answer, Exception):
                 change.fail(answer)
@@ -261,45 +249,27 @@ class PlacedLedger:
         space = space_of(tenant_of(changes[0].place.space))
         return await self._count(space, page.quota, max(change.now for change in changes))
 
-    def _page(self, stored: Stored | None, rows: dict[Key, Stored | None]) -> Page:
-        usages = {place: usage for place, row in rows.items() if (usage := self._read_usage(row)) is not None}
+    def _page(self, stored: Stored | None, book: Book) -> Page:
         if stored is None:
-            return Page(None, None, {}, {}, rows, usages)
+            return Page(None, None, {}, {}, book)
         quota, body = self._read_quota(stored)
-        return Page(quota, stored, body, tenantquotas.used_of(body), rows, usages)
+        return Page(quota, stored, body, tenantquotas.used_of(body), book)
 
     def _read_quota(self, stored: Stored) -> tuple[TenantQuota, dict[str, Any]]:
         space = stored.key.space
         known = self._quotas.get(space)
         if known is None or known[0] != stored.revision:
             body = orjson.loads(stored.data)
-            quota = tenantquotas.read_tenant_quota(tenant_of(space), body, self._rules)
             # What is used changes often, what may be seldom: who has worked something out of that knows it by the object.
-            quota = known[1] if known is not None and known[1] == quota else quota
-            known = _note(self._quotas, space, (stored.revision, quota, body))
+            if known is not None and known[2].get("spec") == body.get("spec"):
+                quota = known[1]
+            else:
+                quota = tenantquotas.read_tenant_quota(tenant_of(space), body, self._rules)
+            known = stored.revision, quota, body
+            if len(self._quotas) >= _KNOWN_MAX:
+                self._quotas.clear()
+            self._quotas[space] = known
         return known[1:]
-
-    def _read_usage(self, row: Stored | None) -> PlacedUsage | None:
-        if row is None:
-            return None
-        known = self._usages.get(row.key)
-        if known is None or known[0] != row.revision:
-            known = _note(self._usages, row.key, (row.revision, read_placed_usage(orjson.loads(row.data))))
-        return known[1]
-
-    def _note(self, page: Page, kept: Sequence[Stored]) -> None:
-        """What was written need not be read."""
-        for each in kept:
-            usage = page.usage(each.key)
-            if usage is not None:
-                _note(self._usages, each.key, (each.revision, usage))
-
-
-def _note(known: dict[_Name, _Known], name: _Name, what: _Known) -> _Known:
-    if len(known) >= _KNOWN_MAX:
-        known.clear()
-    known[name] = what
-    return what
 
 
 def _judged(page: Page, changes: Sequence[_Change]) -> tuple[list[Any], dict[Key, Operation]]:

@@ -7,31 +7,40 @@ for nobody, and nobody for it: what is reserved is known again among what is the
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import reduce
 from typing import Any, Final
 
 from access.admission.base import CREATE, DELETE, UPDATE, Attributes, NoopPlugin
 from access.admission.quotarefusals import NamespaceQuotas, QuotaRefusals
 from access.admission.tenancy.placedledger import Count, Page, PlacedLedger, Turns, difference
 from access.admission.tenancy.tenantquota import RULE
-from kube.quota.placedusage import Counted, PlacedUsage, Reservation
+from kube.quota.placedusage import Counted, PlacedUsage
 from kube.quota.podresources import Amounts
 from kube.quota.quantities import InvalidQuantity, Quantity
 from kube.quota.refusals import read_exceeded
+from kube.quota.reservations import Reservation
 from kube.quota.tenantquotas import PLACED_USAGES, TenantQuota, UsageRule
 from kube.quota.usage import QuotaExceeded
 from kube.requests.status import BadRequest, Forbidden, StatusError
 from store.interface import Store
 from store.types import Key, Operation
 
+logger = logging.getLogger(__name__)
+
 RESERVED_SECONDS: Final = 180.0
 """Longer than a write waits at the door, and a cluster works at it then."""
 
 ASKED_SECONDS: Final = 75.0
 """Longer than a cluster works at what it has asked about: its ``--request-timeout``, a minute, and the difference of clocks."""
+
+_TOUCH_SECONDS: Final = 0.2
+"""Deletions come in swarms: what they end is noted once for those of this time."""
 
 _COUNTED: Final = frozenset({"", "resize"})
 """Subresources by which an object may come to take more."""
@@ -51,6 +60,8 @@ class PlacedQuotas:
     ) -> None:
         self._ledger = PlacedLedger(store, rules, count, turns)
         self._refusals = QuotaRefusals(store, quotas)
+        self._ending: dict[Key, set[str]] = {}
+        self._touching: asyncio.Task[None] | None = None
 
     async def quota(self, space: str) -> TenantQuota | None:
         """The quota that holds in a space as this process knows it; ``None`` while its tenant is being made."""
@@ -92,15 +103,12 @@ class PlacedQuotas:
                 return True
             passed_on = usage.under_way(asked) if from_door and not dry_run else None
             if passed_on is not None:
-                page.put(place, usage.passed_on(passed_on, asked), {})
+                page.put(place, usage.passed_on(passed_on, asked))
                 return True
             page.quota.check(grown, page.used)
             if dry_run:
                 return False
-            reserved = (usage.untied(asked) if asked.uid else usage).with_reservation(request, asked)
-            # One more than there were is this one; where names fell together, the sums tell.
-            added = len(reserved.reserved) == len(usage.reserved) + 1
-            page.put(place, reserved, grown if added else None)
+            page.put(place, (usage.untied(asked) if asked.uid else usage).with_reservation(request, asked))
             return True
 
         return await self._ledger.change(place, judge, together=together, now=now)
@@ -127,15 +135,30 @@ class PlacedQuotas:
 
         await self._ledger.change(place, judge)
 
-    async def touch(self, place: Key, ending: str = "") -> None:
-        """Have it counted again soon. What was taken for the object of UID ``ending`` goes with the next look: it was there."""
+    async def touch(self, place: Key, *ending: str) -> None:
+        """Have it counted again soon. What was taken for objects of UIDs ``ending`` goes with the next look: they were there."""
 
         def judge(page: Page) -> None:
             usage = page.usage(place)
             if usage is not None:
-                page.put(place, usage.found(ending), {})
+                page.put(place, reduce(PlacedUsage.found, ending, usage))
 
         await self._ledger.change(place, judge)
+
+    def touch_soon(self, place: Key, ending: str) -> None:
+        """As ``touch``, with all that end in a moment, and nobody waits: what is lost stays taken until its end."""
+        self._ending.setdefault(place, set()).add(ending)
+        if self._touching is None or self._touching.done():
+            self._touching = asyncio.create_task(self._touch())
+
+    async def _touch(self) -> None:
+        while self._ending:
+            await asyncio.sleep(_TOUCH_SECONDS)
+            ending, self._ending = self._ending, {}
+            touched = [self.touch(place, *sorted(uids)) for place, uids in ending.items()]
+            for failed in await asyncio.gather(*touched, return_exceptions=True):
+                if isinstance(failed, Exception):
+                    logger.info("what ends in a placed namespace stays taken until its end: %s", failed)
 
     async def recount(
         self, place: Key, count: Callable[[TenantQuota], Awaitable[Sequence[Counted]]], now: float
@@ -211,7 +234,7 @@ class ClusterQuotaAdmission(NoopPlugin):
         if quota is None or not quota.concerns(*of):
             return ()
         if attributes.operation == DELETE and not attributes.dry_run:
-            await self._quotas.touch(place, str(((old or {}).get("metadata") or {}).get("uid") or ""))
+            self._quotas.touch_soon(place, str(((old or {}).get("metadata") or {}).get("uid") or ""))
         if body is None or attributes.operation not in (CREATE, UPDATE) or attributes.subresource not in _COUNTED:
             return ()
         self._line_up(place.space, *of)

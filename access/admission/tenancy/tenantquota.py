@@ -10,12 +10,12 @@ import orjson
 
 from access.admission.base import CREATE, DELETE, UPDATE, Attributes, NoopPlugin
 from access.admission.quotarefusals import QuotaRefusals
+from access.admission.tenancy.placedbooks import read_book
 from kube.objects.publications import is_copy
 from kube.quota import tenantquotas
-from kube.quota.placedusage import read_placed_usage
 from kube.quota.quantities import InvalidQuantity, Quantity
 from kube.quota.refusals import Bound, tenant_bound
-from kube.quota.tenantquotas import PLACED_USAGES, TENANT_QUOTAS, TenantQuota, UsageRule
+from kube.quota.tenantquotas import TENANT_QUOTAS, TenantQuota, UsageRule
 from kube.quota.usage import QuotaExceeded
 from kube.requests.logicalclusters import is_tenant_space, tenant_of
 from kube.requests.names import SYSTEM_TENANT
@@ -148,8 +148,7 @@ class TenantQuotaAdmission(NoopPlugin):
     async def count(self, space: str, quota: TenantQuota, now: float) -> dict[str, Quantity]:
         """What the tenant has in its space, in every workspace below it and in placed namespaces, and was not published."""
         moment = datetime.fromtimestamp(now, UTC)
-        placed = await self._store.list(Range(space, *PLACED_USAGES))
-        counted = [read_placed_usage(orjson.loads(item.data)).total for item in placed.items]
+        counted = list((await read_book(self._store, space)).totals())
         async for cluster in self._clusters(space):
             for group, plural, kept in await self._served(cluster):
                 if not quota.concerns(group, plural):
