@@ -75,6 +75,7 @@ def gather(cursor: Any, tenants: int, events: int) -> None:
     written, last = cursor.fetchone()
     for statement in _ROWS:
         cursor.execute(statement, {"there": there, "tenants": tenants})
+    cursor.execute("SELECT api_requests_partition(now())")
     for statement in _EVENTS:
         cursor.execute(statement, {"tenants": tenants, "last": last, "events": max(events - written, 0)})
     cursor.execute("SET session_replication_role = origin")

@@ -106,7 +106,7 @@ def test_no_page_looks_at_a_row_of_every_tenant(operator: User, monkeypatch: pyt
         # The first visit of a session writes it down.
         client.get("/")
         looking = Looking()
-        for path in [*addresses(acme, person), "/search/?q=nobody-has-it", "/audit/?chain=acme"]:
+        for path in ["/search/?q=nobody-has-it", "/audit/?chain=acme", *addresses(acme, person)]:
             looking.worst = (0.0, "")
             with by_indexes(), connection.execute_wrapper(looking):
                 client.get(path)
