@@ -19,6 +19,7 @@ from portal.admin.places import page_of
 from portal.http.actors import actor_of
 from tenants import selectors
 
+
 class BoundedPaginator(Paginator):  # type: ignore[type-arg]
     """A paginator that counts up to ``selectors.COUNTED`` rows and no further: audit tables have millions."""
 
