@@ -114,6 +114,7 @@ class Credential(models.Model):
         verbose_name_plural = _("credentials")
         indexes = [
             models.Index(fields=["workspace", "-issued_at"], name="credential_workspace_time"),
+            models.Index(fields=["-issued_at", "-id"], name="credential_time"),
             models.Index(
                 fields=["issued_at"],
                 condition=models.Q(revocation_confirmed_at__isnull=True, kind="direct"),

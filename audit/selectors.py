@@ -160,9 +160,14 @@ def chain_names() -> list[str]:
     return sorted({*anchored_chain_names(), *AuditEntry.objects.order_by().values_list("chain", flat=True).distinct()})
 
 
-def anchored_chain_names() -> list[str]:
-    """Every chain that has an end on record, which is every one that was written to, in order."""
-    return list(AuditChain.objects.order_by("chain").values_list("chain", flat=True))
+def anchored_chain_names(limit: int | None = None) -> list[str]:
+    """Every chain that has an end on record, which is every one that was written to, in order; the first ``limit``."""
+    return list(AuditChain.objects.order_by("chain").values_list("chain", flat=True)[:limit])
+
+
+def is_chain(name: str) -> bool:
+    """Whether there is such a chain."""
+    return AuditChain.objects.filter(chain=name).exists()
 
 
 def chain_heads() -> dict[str, tuple[int, str]]:

@@ -116,10 +116,10 @@ def table_of(rows: Iterable[UsageHour]) -> Iterator[list[Any]]:
 def quotas_nearly_full(share: float, *, limit: int) -> list[tuple[str, str, float]]:
     """Tenants that use more than ``share`` of a name of their quota, the fullest first: tenant, name, what part of it.
 
-    As counted last, hour by hour; not those that have gone since. One query.
+    As counted last, hour by hour; not those that have gone since. One query, by an index for all above nine tenths.
     """
     with connection.cursor() as cursor:
-        cursor.execute(_NEARLY_FULL, [share, limit])
+        cursor.execute(_NEARLY_FULL, {"share": share, "limit": limit})
         return [(tenant, name, float(part)) for tenant, name, part in cursor.fetchall()]
 
 
@@ -127,9 +127,9 @@ _NEARLY_FULL: Final = """
 SELECT u.tenant, q.name, (u.used ->> q.name)::numeric / q.hard::numeric AS part
 FROM usage_hours u JOIN tenants t ON t.name = u.tenant AND t.state = 'active' AND t.created_at < u.hour + interval '1 hour'
 CROSS JOIN LATERAL jsonb_each_text(u.hard) AS q(name, hard)
-WHERE u.hour = (SELECT max(hour) FROM usage_hours) AND u.namespace = '' AND u.used ? q.name
-  AND q.hard::numeric > 0 AND (u.used ->> q.name)::numeric > q.hard::numeric * %s
-ORDER BY part DESC, u.tenant, q.name LIMIT %s
+WHERE u.hour = (SELECT max(hour) FROM usage_hours) AND u.namespace = '' AND usage_fullest(u.used, u.hard) > %(share)s
+  AND u.used ? q.name AND q.hard::numeric > 0 AND (u.used ->> q.name)::numeric > q.hard::numeric * %(share)s
+ORDER BY part DESC, u.tenant, q.name LIMIT %(limit)s
 """
 
 

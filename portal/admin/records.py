@@ -94,4 +94,4 @@ class UsageHourAdmin(ServiceBackedAdmin):
         "streams",
     )
     search_fields = ("tenant__exact", "namespace__exact")
-    ordering = ("-hour", "tenant", "namespace")
+    ordering = ("-id",)

@@ -17,19 +17,17 @@ from django.utils.html import format_html
 from kube.requests.status import StatusError
 from portal.admin.places import page_of
 from portal.http.actors import actor_of
-
-COUNTED = 10_000
-"""Rows that a list counts at most: the number of pages is not worth reading a whole table for."""
+from tenants import selectors
 
 
 class BoundedPaginator(Paginator):  # type: ignore[type-arg]
-    """A paginator that counts up to ``COUNTED`` rows and no further: audit tables have millions."""
+    """A paginator that counts up to ``selectors.COUNTED`` rows and no further: audit tables have millions."""
 
     @cached_property
     def count(self) -> int:
-        """The number of rows, at most ``COUNTED``."""
+        """The number of rows, at most ``selectors.COUNTED``."""
         rows: Any = self.object_list
-        return len(rows[:COUNTED].values_list("pk")) if hasattr(rows, "values_list") else len(rows)
+        return rows.order_by()[: selectors.COUNTED].count() if hasattr(rows, "values_list") else len(rows)
 
 
 class ServiceBackedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]

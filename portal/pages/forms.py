@@ -432,7 +432,7 @@ class AppearanceForm(forms.Form):
     density = forms.ChoiceField(choices=[(name, name.capitalize()) for name in DENSITIES])
 
 
-_CHOICES_MAX = 50
+CHOICES_MAX = 50
 """More than this is a list that nobody reads: the name is typed."""
 
 
@@ -452,7 +452,7 @@ class AuditForm(forms.Form):
         super().__init__(*args, **kwargs)
         for field in self.fields.values():
             field.required = False
-        if len(chains) > _CHOICES_MAX:
+        if len(chains) > CHOICES_MAX:
             words = forms.TextInput(attrs={"placeholder": "name of a tenant", "spellcheck": "false"})
             self.fields["chain"] = forms.CharField(required=False, max_length=63, label="Tenant", widget=words)
         else:
@@ -472,7 +472,7 @@ class ApiRequestForm(forms.Form):
 
     def __init__(self, *args: Any, tenants: list[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if len(tenants) > _CHOICES_MAX:
+        if len(tenants) > CHOICES_MAX:
             words = forms.TextInput(attrs={"placeholder": "name of a tenant", "spellcheck": "false"})
             self.fields["tenant"] = forms.CharField(required=False, max_length=63, widget=words)
         else:

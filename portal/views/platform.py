@@ -65,7 +65,7 @@ def tier(request: HttpRequest, name: str) -> HttpResponse:
     found = selectors.tier_visible_to(actor, name)
     form = TierForm(request.POST or None, initial={field: getattr(found, field) for field in TierForm.base_fields})
     del form.fields["name"]
-    reached = found.workspaces.filter(status=Status.ACTIVE).count()
+    reached = found.workspaces.filter(status=Status.ACTIVE)[: selectors.COUNTED].count()
     return render_action(
         request,
         form,
@@ -131,7 +131,7 @@ def cluster(request: HttpRequest, name: str) -> HttpResponse:
         "ends_soon": selectors.credential_ends_soon(found, now=timezone.now()),
         "opened": found.opened.split("\n") if found.opened else [],
         "external": found.kind == Cluster.Kind.EXTERNAL,
-        "workspace_count": found.workspaces.exclude(phase=Phase.DELETED).count(),
+        "workspace_count": found.workspaces.exclude(phase=Phase.DELETED)[: selectors.COUNTED].count(),
     }
     return render(request, "pages/clusters/detail.html", context)
 

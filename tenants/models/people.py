@@ -10,7 +10,7 @@ from django.conf import settings
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.contrib.auth.models import PermissionsMixin
 from django.db import models
-from django.db.models.functions import Lower, Now
+from django.db.models.functions import Lower, Now, Upper
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
@@ -78,6 +78,12 @@ class User(AbstractBaseUser, PermissionsMixin):
             models.CheckConstraint(
                 condition=~models.Q(is_staff=True, is_auditor=True), name="user_operator_or_auditor"
             ),
+        ]
+        indexes = [
+            models.Index(fields=["-created_at", "-id"], name="user_time"),
+            # What ``iexact`` compares.
+            models.Index(Upper("email"), name="user_email_upper"),
+            models.Index(fields=["email"], condition=models.Q(is_staff=True), name="user_operator"),
         ]
 
     def __str__(self) -> str:

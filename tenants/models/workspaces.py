@@ -131,6 +131,11 @@ class Workspace(models.Model):
             models.Index(
                 fields=["suspended_until"], condition=models.Q(suspended_until__isnull=False), name="workspace_until"
             ),
+            models.Index(
+                fields=["status"],
+                condition=~models.Q(phase="deleted") & ~models.Q(phase="ready"),
+                name="workspace_not_ready",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -193,7 +198,8 @@ class Operation(models.Model):
                 fields=["not_before"],
                 condition=models.Q(state__in=["pending", "running", "failed"]),
                 name="operation_due",
-            )
+            ),
+            models.Index(fields=["-created_at", "-id"], name="operation_time"),
         ]
 
     def __str__(self) -> str:
