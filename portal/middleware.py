@@ -23,6 +23,7 @@ from portal.http import errors, metrics, secretkeys
 from portal.http.actors import require_pace, scope_of
 from portal.http.pages import page_behind
 from portal.http.proxies import believe
+from portal.http.standing import while_it_lasts
 from portal.signin import refusals
 from portal.signin.sessions import session_seen
 from portal.signin.viewing import PAGES, viewing_of
@@ -247,7 +248,7 @@ class SessionsMiddleware:
 class ScopeMiddleware:
     """Lets PostgreSQL leave out what is not of the person's tenants, whatever the views ask for (TS3).
 
-    Who signs in, and who comes with a token, is known only later: until then there is nobody.
+    What is read while it is sent is read so too, and no longer than whoever asked may. Who signs in, and who comes with a token, is known only later: until then there is nobody.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
@@ -260,7 +261,7 @@ class ScopeMiddleware:
             response = self.get_response(request)
             seen = scopes.current()
         if isinstance(response, StreamingHttpResponse):
-            response.streaming_content = _under(seen, iter(response))
+            response.streaming_content = _under(seen, while_it_lasts(request, iter(response)))
         return response
 
 

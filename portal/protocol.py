@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 from urllib.parse import unquote
 
 import httptools
+from django.urls import Resolver404, resolve
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
@@ -164,10 +165,15 @@ class PortalProtocol(HttpToolsProtocol):
         except httptools.HttpParserInvalidURLError:
             self.send_400_response("Invalid HTTP request received.")
             return
+        path = unquote(asked.path.decode("ascii"))
+        # The relay keeps what a page answers: an export would be in memory whole, and read on for nobody.
+        if not _is_terminal(path):
+            self.send_400_response("Only terminals take WebSockets.")
+            return
         self._wait(None)
         self.connections.discard(self)
         target = {
-            "path": self.root_path + unquote(asked.path.decode("ascii")),
+            "path": self.root_path + path,
             "raw_path": self.root_path.encode("ascii") + asked.path,
             "query_string": asked.query or b"",
         }
@@ -213,3 +219,10 @@ class PortalProtocol(HttpToolsProtocol):
         if self._body_bytes > MAX_BODY_BYTES:
             self._body_refused = True
             raise BodyTooLarge("the body is too large")
+
+
+def _is_terminal(path: str) -> bool:
+    try:
+        return resolve(path).view_name == "workspace-terminal-connect"
+    except Resolver404:
+        return False

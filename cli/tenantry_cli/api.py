@@ -74,9 +74,14 @@ class Api:
         """Replace."""
         return self._json("PUT", path, body=body)
 
-    def delete(self, *path: str) -> Any:
-        """Take away; ``None`` when it is gone at once."""
-        return self._json("DELETE", path)
+    def tagged(self, *path: str) -> tuple[Any, str]:
+        """One object, and the tag by which it is told from another that it may have become since."""
+        answer = self._sent("GET", path)
+        return self._decoded(answer), answer.headers.get("ETag", "")
+
+    def delete(self, *path: str, tag: str = "") -> Any:
+        """Take away; ``None`` when it is gone at once. With a ``tag`` only what was ``tagged`` so."""
+        return self._json("DELETE", path, headers={"If-Match": tag} if tag else {})
 
     def stream(self, *path: str, body: Any = None, **query: str) -> Iterator[bytes]:
         """A file, piece by piece; one that is made by a ``body`` is posted for."""
@@ -108,6 +113,17 @@ class Api:
         body: Any = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
+        return self._decoded(self._sent(method, path, query=query, body=body, headers=headers))
+
+    def _sent(
+        self,
+        method: str,
+        path: tuple[str, ...],
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 answer = self._client.request(
@@ -122,6 +138,9 @@ class Api:
             time.sleep(int(pause))
         if answer.is_error or answer.is_redirect:
             raise _failure(answer)
+        return answer
+
+    def _decoded(self, answer: httpx.Response) -> Any:
         if answer.status_code == 204:
             return None
         try:

@@ -39,9 +39,9 @@ class Shell:
         self._monkeypatch.setenv("TENANTRY_TOKEN", self.token)
         return self
 
-    def run(self, *arguments: str, typed: str = "") -> Answer:
+    def run(self, *arguments: str, typed: str | io.StringIO = "") -> Answer:
         self._monkeypatch.setattr(sys, "argv", ["tenantry", *arguments])
-        self._monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+        self._monkeypatch.setattr(sys, "stdin", io.StringIO(typed) if isinstance(typed, str) else typed)
         self._capsys.readouterr()
         try:
             main()

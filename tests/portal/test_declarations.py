@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 from collections.abc import Callable
@@ -19,12 +20,18 @@ from tenantry_cli.declarations.documents import Fields, Item, Kind, read_documen
 from tenantry_cli.failures import Failure
 from tenants.models import Membership, Tenant, Tier, User
 from tenants.quotas import tenant_quota
+from tenants.reconciler.deletion import tenants_end
 from tenants.services import tier_create
 from tenants.spaces import tenant_key
 from tests import factories
 from tests.portal.commandline import Answer, Shell
 from tests.portal.conftest import House
 from tests.portal.test_api import bearer, send
+
+BOMB = "kind: Tier\nname: a\nlimit_range:\n- &a [x]\n" + "".join(
+    f"- &{name} [{', '.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefghij", "bcdefghijk", strict=True)
+)
+"""Nine to the power of ten texts in less than a kilobyte."""
 
 DECLARED: list[dict[str, Any]] = [
     {"kind": "Member", "tenant": "orca", "email": "Olaf@orca.test", "role": "owner"},
@@ -60,10 +67,10 @@ def apply(
     for name in ("olaf", "finn", "gerd"):
         factories.user(f"{name}@orca.test")
 
-    def run(documents: list[dict[str, Any]], *arguments: str) -> Answer:
+    def run(documents: list[dict[str, Any]], *arguments: str, typed: str | io.StringIO = "") -> Answer:
         file = tmp_path / "declared.yaml"
         file.write_text(yaml.safe_dump_all(documents))
-        return shell.run("apply", "-f", str(file), *arguments)
+        return shell.run("apply", "-f", str(file), *arguments, typed=typed)
 
     return run
 
@@ -197,6 +204,74 @@ def test_an_admin_declares_the_people_of_their_tenant(
 
 
 @pytest.mark.parametrize(
+    ("kind", "documents", "line"),
+    [
+        ("tenant", [], "- Tenant orca"),
+        ("tier", DECLARED[:3], "- Tier tiny"),
+        ("member", [DECLARED[0], *DECLARED[2:]], "- Member orca/finn@orca.test"),
+    ],
+)
+@pytest.mark.parametrize("meanwhile", ["a namesake", "gone"])
+def test_prune_deletes_what_was_agreed_to_and_no_namesake(
+    apply: Callable[..., Answer],
+    operator: User,
+    kind: str,
+    documents: list[dict[str, Any]],
+    line: str,
+    meanwhile: str,
+) -> None:
+    """Between the question and the answer somebody deletes it by hand and makes another of the same name."""
+    assert apply(DECLARED, "--manager", "repository").status == 0
+    portal, finn = bearer(operator, "operate"), User.objects.get(email="finn@orca.test")
+
+    def replace() -> None:
+        path: str
+        again: tuple[str, dict[str, Any]]
+        if kind == "member":
+            path = f"tenants/orca/members/{finn.pk}/"
+            again = ("tenants/orca/members/", {"email": finn.email, "role": "viewer"})
+        elif kind == "tier":
+            path, again = "tiers/tiny/", ("tiers/", {"name": "tiny", "display_name": "Other", "quota": {"pods": "1"}})
+        else:
+            path, again = "tenants/orca/", ("tenants/", {"name": "orca"})
+        assert send(portal, "DELETE", path).status_code in (202, 204)
+        if kind == "tenant":
+            tenants_end()
+        if meanwhile == "a namesake":
+            assert send(portal, "POST", *again).status_code == 201
+
+    class Person(io.StringIO):
+        def readline(self, size: int | None = -1, /) -> str:
+            replace()
+            return "y\n"
+
+    stopped = apply(documents, "--manager", "repository", "--prune", typed=Person())
+    assert line in stopped.output
+    assert (stopped.status, "Traceback" in stopped.errors) == (6 if meanwhile == "a namesake" else 5, False), stopped.errors
+    there = {
+        "tenant": Tenant.objects.filter(name="orca", state="active"),
+        "tier": Tier.objects.filter(name="tiny"),
+        "member": Membership.objects.filter(user=finn),
+    }[kind]
+    assert there.exists() is (meanwhile == "a namesake")
+
+
+def test_what_would_change_is_shown_on_lines_that_no_text_makes_or_hides(apply: Callable[..., Answer]) -> None:
+    """Whoever judges a declaration by its dry run reads what the file would do, not what it says that it would."""
+    text = "Orca\x1b[1A\x1b[2K\r\n\x9b2K\u202e"
+    sly = [
+        {"kind": "Tenant", "name": "orca\n- Tier tiny", "display_name": text},
+        {"kind": "Tier", "name": "tiny", "display_name": text, "quota": {text: text}, "limit_range": [{text: text}]},
+        {"kind": "Member", "tenant": f"orca{text}", "email": f"olaf{text}@orca.test", "role": text},
+    ]
+    shown = apply(sly, "--dry-run")
+    assert shown.status == 0, shown.errors
+    lines = shown.output.splitlines()
+    assert [line[:8] for line in lines if line[0] != " "] == ["+ Tier t", "+ Tenant", "+ Member"]
+    assert all(line.isprintable() for line in lines)
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
         ("kind: Tenant\nname: a\nlabel: x", "Tenant has no field label"),
@@ -215,6 +290,8 @@ def test_an_admin_declares_the_people_of_their_tenant(
         ("? [a]\n: b", "no YAML"),
         ("kind: !!python/object:os.system {}", "no YAML"),
         ("[" * 2000, "no YAML"),
+        ("a: &a [*a]", "no YAML"),
+        (BOMB, "more than 100000 values"),
     ],
 )
 def test_what_is_not_understood_is_refused_whole(text: str, words: str) -> None:

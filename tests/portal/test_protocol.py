@@ -6,6 +6,7 @@ import asyncio
 import re
 import socket
 import threading
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 import uvicorn
 from django.core.handlers.asgi import ASGIHandler
+from django.urls import URLResolver, get_resolver
 
 from gateway.http.protocol import MAX_HEADER_BYTES, MAX_HEADERS, PARSED_BYTES
 from portal import protocol
@@ -126,6 +128,44 @@ def test_an_address_that_is_none_is_refused_in_words(
     """Whoever sends it fills no log with what went wrong inside."""
     assert codes(portal.said(b"GET %b HTTP/1.1\r\n" % target + HEAD + more + b"\r\n")) == [400]
     assert not [record for record in caplog.records if record.exc_info]
+
+
+def addresses() -> list[str]:
+    """One of each route that takes GET, but for terminals: what could be asked for with another protocol in mind."""
+    given = {"uuid": str(uuid.UUID(int=1)), "slug": "a", "str": "a", "path": "a"}
+    found = []
+    for pattern, name in reachable(get_resolver().url_patterns):
+        if name != "workspace-terminal-connect":
+            found.append("/" + re.sub(r"<(\w+):\w+>", lambda part: given[part[1]], pattern))
+    return found
+
+
+def reachable(patterns: list[Any], before: str = "") -> Iterator[tuple[str, str]]:
+    for each in patterns:
+        route = before + str(each.pattern)
+        if isinstance(each, URLResolver):
+            if "admin" not in route:
+                yield from reachable(each.url_patterns, route)
+        else:
+            yield route, each.name or ""
+
+
+def test_a_page_asked_for_as_a_websocket_is_not_even_made(portal: Portal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DOS-01: whoever asks so for an export had it whole in the portal's memory, for as long as it had rows."""
+    asked: list[str] = []
+    create = ASGIHandler.create_request
+
+    def note(handler: ASGIHandler, *args: Any) -> Any:
+        asked.append(args[0]["path"])
+        return create(handler, *args)
+
+    monkeypatch.setattr(ASGIHandler, "create_request", note)
+    upgrade = HEAD + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    routes = addresses()
+    assert {"/audit/export/", "/api/v1/audit-logs/export", "/charges/", "/healthz"} <= set(routes)
+    for path in routes:
+        assert codes(portal.said(b"GET %b HTTP/1.1\r\n" % path.encode() + upgrade)) == [400], path
+    assert asked == []
 
 
 def test_a_body_that_says_that_it_is_too_large_is_not_waited_for(portal: Portal) -> None:

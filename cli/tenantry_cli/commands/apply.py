@@ -11,8 +11,8 @@ from tenantry_cli.commands.tenants import confirm
 from tenantry_cli.context import connect
 from tenantry_cli.declarations.changes import Action, Change, plan
 from tenantry_cli.declarations.documents import read_documents, read_text
-from tenantry_cli.declarations.portal import carry_out, current_of, managed_by
-from tenantry_cli.failures import Failure, Status
+from tenantry_cli.declarations.portal import carry_out, current_of, found_of, managed_by
+from tenantry_cli.failures import Failure, Status, printable
 from tenantry_cli.output import Format, Output, say, show
 
 _SIGNS = {Action.CREATE: "+", Action.CHANGE: "~", Action.DELETE: "-"}
@@ -38,6 +38,8 @@ def apply(
     api = connect(context)
     changes = plan(declared, current_of(api, declared), managed_by(api, manager) if prune else ())
     deleted = [change for change in changes if change.action is Action.DELETE]
+    # Before it is shown and agreed to: what is deleted is what somebody said yes to.
+    found = {change.item: found_of(api, change.item, manager) for change in deleted}
     if output is not Format.TABLE:
         show([change.as_dict() for change in changes], [], output)
     else:
@@ -51,7 +53,7 @@ def apply(
         confirm(f"Delete {len(deleted)}, with everything in them?", yes=yes)
     for done, change in enumerate(changes):
         try:
-            carry_out(api, change, manager)
+            carry_out(api, change, manager, found)
         except Failure as failure:
             words = f"{change.item}: {failure} ({done} of {len(changes)} done; apply again goes on)"
             raise Failure(words, failure.status) from None
@@ -59,6 +61,8 @@ def apply(
 
 
 def _show(change: Change) -> None:
-    typer.echo(f"{_SIGNS[change.action]} {change.item}")
+    # Texts of a file that is to be judged by this, and of tenants: none of them makes a line of its own, or hides one.
+    typer.echo(f"{_SIGNS[change.action]} {printable(change.item)}")
     for field, (before, after) in change.fields.items():
-        typer.echo(f"    {field}: {after}" if before is None else f"    {field}: {before} -> {after}")
+        said = printable(after) if before is None else f"{printable(before)} -> {printable(after)}"
+        typer.echo(f"    {printable(field)}: {said}")

@@ -63,6 +63,8 @@ _IDENTITIES: Mapping[Kind, tuple[str, ...]] = {
     Kind.TENANT: ("name",),
     Kind.MEMBER: ("tenant", "email"),
 }
+_VALUES_MAX = 100_000
+"""Of one document."""
 _WORDS = {str: "a text", dict: "a map", list: "a list", int: "a number", bool: "true or false"}
 
 
@@ -114,7 +116,7 @@ def read_changes(file: Path) -> list[Any]:
 
 def _decoded(file: Path) -> Any:
     try:
-        found = yaml.safe_load(read_text(file))
+        found = yaml.load(read_text(file), _Bounded)  # noqa: S506 - a SafeLoader
         json.dumps(found, allow_nan=False)
     except (yaml.YAMLError, RecursionError, TypeError, ValueError) as error:
         raise Failure(f"This is no object in YAML: {error}", Status.INVALID) from None
@@ -158,8 +160,20 @@ def _wrong(where: str, words: str) -> Failure:
     return Failure(f"{where}: {words}", Status.INVALID)
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML's safe types; a key that is there twice is an error, not a silent choice."""
+class _Bounded(yaml.SafeLoader):
+    """YAML's safe types, of which a few lines of aliases do not stand for more than any machine has room for."""
+
+    def get_node(self) -> yaml.Node | None:
+        """The next document. Raises ``ComposerError``."""
+        return _of_a_size(super().get_node())
+
+    def get_single_node(self) -> yaml.Node | None:
+        """The only one. Raises ``ComposerError``."""
+        return _of_a_size(super().get_single_node())
+
+
+class _Loader(_Bounded):
+    """The same; a key that is there twice is an error, not a silent choice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         """The map. Raises ``ConstructorError``."""
@@ -169,3 +183,21 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.constructor.ConstructorError(None, None, "a key is no text, or there twice", key.start_mark)
             seen.add(key.value)
         return super().construct_mapping(node, deep=deep)
+
+
+def _of_a_size(document: yaml.Node | None) -> yaml.Node | None:
+    """The document, whose values are ``_VALUES_MAX`` at most where each alias is what it stands for."""
+    values: dict[yaml.Node, int] = {}
+
+    def count(node: yaml.Node) -> int:
+        if node not in values:
+            values[node] = _VALUES_MAX + 1  # what holds itself
+            inner = node.value if isinstance(node, yaml.CollectionNode) else ()
+            parts = [part for each in inner for part in (each if isinstance(each, tuple) else (each,))]
+            values[node] = 1 + sum(map(count, parts))
+        return values[node]
+
+    if document is not None and count(document) > _VALUES_MAX:
+        words = f"more than {_VALUES_MAX} values, with aliases written out"
+        raise yaml.composer.ComposerError(None, None, words, document.start_mark)
+    return document

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tenantry_cli.api import Api
@@ -30,8 +31,30 @@ def managed_by(api: Api, manager: str) -> list[Item]:
     ]
 
 
-def carry_out(api: Api, change: Change, manager: str) -> None:
-    """Do it; what is made is marked with ``manager`` for later. Raises ``Failure``."""
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is to be deleted, as it was when that was planned: a namesake that comes in its place is another."""
+
+    path: tuple[str, ...]
+    tag: str
+
+
+def found_of(api: Api, item: Item, manager: str) -> Found:
+    """Where it is, and which it is. Raises ``Failure`` where it is not what ``manager`` made any more."""
+    path: tuple[str, ...] = (f"{item.kind.lower()}s", item.name, "")
+    if item.kind is Kind.MEMBER:
+        path = ("tenants", item.tenant, "members", _members(api, item.tenant).get(item.name, {}).get("user_id", ""), "")
+    there, tag = api.tagged(*path)
+    if there.get("managed_by") != manager or not tag:
+        raise Failure(f"{item} is another by now; apply again.", Status.CONFLICT)
+    return Found(path, tag)
+
+
+def carry_out(api: Api, change: Change, manager: str, found: Mapping[Item, Found]) -> None:
+    """Do it; what is made is marked with ``manager`` for later, what is deleted is what was ``found``. Raises ``Failure``."""
+    if change.action is Action.DELETE:
+        api.delete(*found[change.item].path, tag=found[change.item].tag)
+        return
     match change.item.kind:
         case Kind.TIER:
             _tier(api, change, manager)
@@ -45,17 +68,12 @@ def _tier(api: Api, change: Change, manager: str) -> None:
     name = change.item.name
     if change.action is Action.CREATE:
         api.post("tiers", "", body={"name": name, **change.after, "managed_by": manager})
-    elif change.action is Action.CHANGE:
-        api.patch("tiers", name, "", body=change.after)
     else:
-        api.delete("tiers", name, "")
+        api.patch("tiers", name, "", body=change.after)
 
 
 def _tenant(api: Api, change: Change, manager: str) -> None:
     name, wanted = change.item.name, dict(change.after)
-    if change.action is Action.DELETE:
-        api.delete("tenants", name, "")
-        return
     if change.action is Action.CREATE:
         made = {field: wanted.pop(field) for field in ("display_name", "quota") if field in wanted}
         api.post("tenants", "", body={"name": name, **made, "managed_by": manager})
@@ -69,9 +87,6 @@ def _tenant(api: Api, change: Change, manager: str) -> None:
 
 def _member(api: Api, change: Change, manager: str) -> None:
     tenant, email = change.item.tenant, change.item.name
-    if change.action is Action.DELETE:
-        api.delete("tenants", tenant, "members", _members(api, tenant)[email]["user_id"], "")
-        return
     marked = {"managed_by": manager} if change.action is Action.CREATE else {}
     api.post("tenants", tenant, "members", "", body={"email": email, **change.after, **marked})
 
