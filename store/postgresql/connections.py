@@ -20,10 +20,6 @@ SESSION = (
     "-c jit=off -c lock_timeout=5s -c statement_timeout=30s -c idle_in_transaction_session_timeout=2s"
 )
 
-WRITABLE: Final = {"target_session_attrs": "read-write", "load_balance_hosts": "random"}
-"""Of the hosts of a database the one that takes writes, for whoever connects: what a standby says may be old. In an order of
-chance, so that a host that is silent is not waited for first each time."""
-
 AWAY: Final = (OperationalError, InterfaceError, TimeoutError, OSError)
 """The errors after which the same question may be asked again on another connection."""
 
@@ -41,7 +37,6 @@ AGAIN_SECONDS: Final = 0.05
 def connection_settings(application: str) -> dict[str, Any]:
     """The keyword arguments of every connection of the engine."""
     return {
-        **WRITABLE,
         "autocommit": True,
         "prepare_threshold": 0,
         "options": SESSION,

@@ -39,7 +39,10 @@ class Pair:
         return f"postgresql://{user}@/{database}?host={','.join(map(str, hosts))}&target_session_attrs=read-write"
 
     def follow(self, *, synchronous: bool) -> None:
-        """Make the standby of a copy of the primary, and wait until it follows."""
+        """Make the standby of a copy of the primary, and wait until it follows.
+
+        From the main thread: the server ends with the thread that has started it.
+        """
         source = make_conninfo(self.primary.owner_url, application_name=STANDBY, dbname="replication")
         self.standby._prepare()
         data = self.standby._data

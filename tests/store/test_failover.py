@@ -14,11 +14,11 @@ import pytest
 from django.db import connections
 from environ import Env
 
+from portal.database.addresses import writable
 from store.engine import Engine, Options
 from store.log.compaction import EXTENT
 from store.log.leases import LEASE_SECONDS
 from store.log.replacement import REVISIONS_AHEAD
-from store.postgresql.connections import connection_settings
 from store.synchronous import commit
 from store.types import Create, RevisionTooOld, Stored, Unavailable, Update
 from tests.store.checker import Torment
@@ -85,7 +85,7 @@ def log_of(pair: Pair) -> dict[int, tuple[str, str]]:
 @pytest.mark.timeout(600)  # a busy machine makes it longer, not wrong
 async def test_a_synchronous_standby_takes_over_with_every_acknowledged_write(pair: Pair, torment: Torment) -> None:
     """None is lost or doubled, no read is older than what was known, no watch has seen what is not there."""
-    await asyncio.to_thread(pair.follow, synchronous=True)
+    pair.follow(synchronous=True)
     for _ in range(3):
         await torment.start()
     await under_load(torment, acknowledged=15)
@@ -107,7 +107,7 @@ async def test_a_synchronous_standby_takes_over_with_every_acknowledged_write(pa
 @pytest.mark.timeout(600)
 async def test_what_an_asynchronous_standby_lacks_is_lost_once_and_for_all(pair: Pair, torment: Torment) -> None:
     """Acknowledged writes are lost, as documented. Nobody serves them any more, and no revision of theirs is given again."""
-    await asyncio.to_thread(pair.follow, synchronous=False)
+    pair.follow(synchronous=False)
     for _ in range(3):
         await torment.start()
     await under_load(torment, acknowledged=10)
@@ -138,7 +138,7 @@ async def lost_history(pair: Pair) -> tuple[Stored, int]:
     """An object that the standby knows as it was before; whoever knew more is gone with the primary. Its last revision."""
     async with Engine(pair.url(), QUICK) as store:
         (kept,) = await store.commit(Create(pod("kept"), body("kept")))
-        await asyncio.to_thread(pair.follow, synchronous=False)
+        pair.follow(synchronous=False)
         await asyncio.to_thread(pair.tear)
         await store.commit(Update(kept.key, kept.revision, body("kept", by="lost")))
         for number in range(4):
@@ -180,7 +180,7 @@ async def test_a_server_that_knows_more_than_the_new_primary_forgets_it(pair: Pa
     async with Engine(pair.url(), QUICK) as store:
         (kept,) = await store.commit(Create(pod("kept"), body("kept")))
         await store.list(PODS)
-        await asyncio.to_thread(pair.follow, synchronous=False)
+        pair.follow(synchronous=False)
         await asyncio.to_thread(pair.tear)
         (ahead,) = await store.commit(Update(kept.key, kept.revision, body("kept", by="lost")))
         watch = store.watch(PODS, since=ahead.revision)
@@ -201,7 +201,7 @@ async def test_a_server_that_knows_more_than_the_new_primary_forgets_it(pair: Pa
 
 async def test_a_write_that_no_standby_has_confirmed_is_neither_acknowledged_nor_seen(pair: Pair) -> None:
     """With synchronous replication a primary alone says yes to nothing, however long it is asked."""
-    await asyncio.to_thread(pair.follow, synchronous=True)
+    pair.follow(synchronous=True)
     async with Engine(pair.url(), Options(write_seconds=2.0)) as store:
         (kept,) = await store.commit(Create(pod("kept"), body("kept")))
         # Nothing that ends a statement ends the wait.
@@ -215,7 +215,7 @@ async def test_a_write_that_no_standby_has_confirmed_is_neither_acknowledged_nor
         writer = store._committer._writer
         result = await writer.ask("SELECT current_setting('statement_timeout')")
         assert result.get_value(0, 0) == b"0"
-        await asyncio.to_thread(pair.standby.start)
+        pair.standby.start()
         async with asyncio.timeout(120):
             while (found := await store.get(kept.key)) == kept:
                 await asyncio.sleep(0.05)
@@ -223,15 +223,23 @@ async def test_a_write_that_no_standby_has_confirmed_is_neither_acknowledged_nor
         assert b"unconfirmed" in found.data
 
 
-def test_the_store_asks_for_the_host_that_takes_writes(pair: Pair) -> None:
-    """Also where the URL does not say so."""
+def test_an_address_of_several_hosts_leads_to_the_one_that_takes_writes(pair: Pair) -> None:
+    """Whether its URL says so or not; Django's connections are led there as well."""
     pair.follow(synchronous=False)
     standby_first = re.sub(r"host=([^,&]+),([^,&]+)&.*", r"host=\2,\1", pair.url())
-    for _ in range(8):
-        with psycopg.connect(standby_first, **connection_settings("test")) as connection:
+    url = writable("DATABASE_URL", standby_first)
+    for _ in range(4):
+        with psycopg.connect(url) as connection:
             assert connection.execute("SELECT pg_is_in_recovery()").fetchone() == (False,)
+    with psycopg.connect(standby_first) as connection:
+        assert connection.execute("SELECT pg_is_in_recovery()").fetchone() == (True,)
     with pytest.raises(psycopg.OperationalError):
-        psycopg.connect(pair.standby.owner_url, **connection_settings("test"))
+        psycopg.connect(writable("DATABASE_URL", pair.standby.owner_url))
+    alias = alias_to(url)
+    with connections[alias].cursor() as cursor:
+        cursor.execute("SELECT pg_is_in_recovery()")
+        assert cursor.fetchone() == (False,)
+    connections[alias].close()
 
 
 def test_the_database_knows_the_numbers_of_the_code() -> None:
