@@ -11,10 +11,13 @@ from typing import Any
 
 import psycopg
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from environ import Env
+from psycopg.conninfo import conninfo_to_dict
 
-from portal.database.addresses import writable
+from portal.database.addresses import resilient
+from portal.doctor.examination import examination
 from store.engine import Engine, Options
 from store.log.compaction import EXTENT
 from store.log.leases import LEASE_SECONDS
@@ -24,7 +27,7 @@ from store.types import Create, RevisionTooOld, Stored, Unavailable, Update
 from tests.store.checker import Torment
 from tests.store.conftest import migrate, run
 from tests.store.objects import PODS, body, pod
-from tests.store.replication import Pair
+from tests.store.replication import STANDBY, Pair
 
 QUICK = Options(poll_seconds=0.1, write_seconds=30.0)
 
@@ -227,19 +230,64 @@ def test_an_address_of_several_hosts_leads_to_the_one_that_takes_writes(pair: Pa
     """Whether its URL says so or not; Django's connections are led there as well."""
     pair.follow(synchronous=False)
     standby_first = re.sub(r"host=([^,&]+),([^,&]+)&.*", r"host=\2,\1", pair.url())
-    url = writable("DATABASE_URL", standby_first)
+    url = resilient("DATABASE_URL", standby_first)
     for _ in range(4):
         with psycopg.connect(url) as connection:
             assert connection.execute("SELECT pg_is_in_recovery()").fetchone() == (False,)
     with psycopg.connect(standby_first) as connection:
         assert connection.execute("SELECT pg_is_in_recovery()").fetchone() == (True,)
     with pytest.raises(psycopg.OperationalError):
-        psycopg.connect(writable("DATABASE_URL", pair.standby.owner_url))
+        psycopg.connect(resilient("DATABASE_URL", pair.standby.owner_url))
     alias = alias_to(url)
     with connections[alias].cursor() as cursor:
         cursor.execute("SELECT pg_is_in_recovery()")
         assert cursor.fetchone() == (False,)
     connections[alias].close()
+
+
+def examined(settings: Any, url: str) -> tuple[str, str]:
+    """What the doctor says first of the hosts in this URL."""
+    settings.DATABASE_URL = resilient("DATABASE_URL", url)
+    finding = next(iter(examination(["database-hosts"])))
+    assert finding.name == "database-hosts"
+    return finding.state, f"{finding.found} {finding.remedy}"
+
+
+def test_the_doctor_sees_two_primaries_and_a_primary_that_waits_for_nobody(pair: Pair, settings: Any) -> None:
+    """Nothing else does: whoever writes to the old one after a fail-over writes into a history that nobody has."""
+    pair.follow(synchronous=False)
+    assert examined(settings, pair.primary.owner_url)[0] == "ok"
+    state, text = examined(settings, pair.url())
+    assert (state, "waits for no standby" in text) == ("warning", True)
+    pair.tell_primary(f"ALTER SYSTEM SET synchronous_standby_names = '{STANDBY}'")
+    pair.tell_primary("SELECT pg_reload_conf()")
+    state, text = examined(settings, pair.url())
+    assert (state, "1 follow" in text) == ("ok", True)
+    pair.tear()
+    pair.promote()
+    state, text = examined(settings, pair.url())
+    assert state == "failed"
+    old, new = (str(conninfo_to_dict(server.owner_url)["host"]) for server in (pair.primary, pair.standby))
+    assert "2 hosts take writes" in text
+    assert f"Stop {old} now" in text
+    assert new in text
+    pair.kill_primary()
+    state, text = examined(settings, pair.url())
+    assert (state, f"{old} does not answer" in text) == ("warning", True)
+    pair.standby.stop()
+    assert "none takes writes" in examined(settings, pair.url())[1]
+
+
+def test_an_address_that_may_lead_to_a_standby_stops_the_start() -> None:
+    with pytest.raises(ImproperlyConfigured, match="DATABASE_URL: target_session_attrs=any may lead to a standby"):
+        resilient("DATABASE_URL", "postgresql://me@a,b/tenantry?target_session_attrs=any")
+    url = "postgresql://me:p%40ss@a:5432,b:5433/tenantry?sslmode=verify-full&target_session_attrs=primary&connect_timeout=2"
+    found = conninfo_to_dict(resilient("DATABASE_URL", url))
+    assert found["host"] == "a,b"
+    assert found["port"] == "5432,5433"
+    assert found["password"] == "p@ss"
+    assert (found["sslmode"], found["target_session_attrs"], found["connect_timeout"]) == ("verify-full", "primary", "2")
+    assert found["load_balance_hosts"] == "random"
 
 
 def test_the_database_knows_the_numbers_of_the_code() -> None:
