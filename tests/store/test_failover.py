@@ -6,13 +6,14 @@ import asyncio
 import itertools
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
 import psycopg
 import pytest
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connections
+from django.db import OperationalError, connections
 from environ import Env
 from psycopg.conninfo import conninfo_to_dict
 
@@ -22,12 +23,13 @@ from store.engine import Engine, Options
 from store.log.compaction import EXTENT
 from store.log.leases import LEASE_SECONDS
 from store.log.replacement import REVISIONS_AHEAD
-from store.synchronous import commit
+from store.synchronous import commit, get
 from store.types import Create, RevisionTooOld, Stored, Unavailable, Update
 from tests.store.checker import Torment
 from tests.store.conftest import migrate, run
 from tests.store.objects import PODS, body, pod
 from tests.store.replication import STANDBY, Pair
+from tests.store.test_recovery import start_again
 
 QUICK = Options(poll_seconds=0.1, write_seconds=30.0)
 
@@ -150,6 +152,40 @@ async def lost_history(pair: Pair) -> tuple[Stored, int]:
     await asyncio.to_thread(pair.kill_primary)
     await asyncio.to_thread(pair.promote)
     return kept, last
+
+
+async def test_who_has_met_the_new_primary_does_not_go_back_to_the_old_one(pair: Pair) -> None:
+    """It comes back by itself after the fail-over, takes writes, and stands first in the address."""
+    pair.follow(synchronous=False)
+    url = resilient("DATABASE_URL", pair.url())
+    alias = alias_to(url)
+    async with Engine(url, QUICK) as store:
+        pair.kill_primary()
+        await asyncio.to_thread(pair.promote)
+        (kept,) = await store.commit(Create(pod("kept"), body("kept")))
+        assert await asyncio.to_thread(django_get, alias) == kept
+        start_again(pair.primary)
+        for _ in range(4):
+            # Whatever is asked next, it is asked on new connections.
+            await asyncio.to_thread(
+                run, pair.standby.owner_url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'postgres' AND pid <> pg_backend_pid()"
+            )
+            assert await store.get(kept.key) == kept
+        (changed,) = await store.commit(Update(kept.key, kept.revision, body("kept", by="new")))
+        assert await store.get(kept.key) == changed
+        with suppress(OperationalError):
+            assert await asyncio.to_thread(django_get, alias) == changed
+        assert store.histories_replaced == 1
+    events = await asyncio.to_thread(run, pair.primary.owner_url, "SELECT count(*) FROM store_event")
+    assert events == (0,)
+
+
+def django_get(alias: str) -> Stored | None:
+    """Over a connection of its own."""
+    try:
+        return get(pod("kept"), using=alias)
+    finally:
+        connections[alias].close()
 
 
 @pytest.mark.parametrize("first", ["engine", "django"])
