@@ -68,7 +68,8 @@ class Metrics:
     ) -> bytes:
         """Everything in Prometheus' text format; ``loop`` are the lines about the event loop.
 
-        ``replaced`` is how often the store began anew in another history, ``dropped`` are requests without a record (P10), ``untraced`` spans that no collector took.
+        ``replaced`` is how often the store began anew in another history, ``dropped`` are requests without a record (P10),
+        ``untraced`` spans that no collector took.
         """
         lines = ["# TYPE apiserver_request_total counter"]
         lines += [

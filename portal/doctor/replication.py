@@ -65,7 +65,9 @@ def _judged(primaries: list[_Primary], away: list[str], standbys: int, *, severa
         )
         return
     if not primaries:
-        yield failed(name, "none takes writes", "Start the primary, or promote a standby once the primary is surely dead.")
+        yield failed(
+            name, "none takes writes", "Start the primary, or promote a standby once the primary is surely dead."
+        )
         return
     for host in away:
         yield warning(name, f"{host} does not answer", "Start it as a standby, or take it out of DATABASE_URL.")

@@ -168,7 +168,9 @@ async def test_who_has_met_the_new_primary_does_not_go_back_to_the_old_one(pair:
         for _ in range(4):
             # Whatever is asked next, it is asked on new connections.
             await asyncio.to_thread(
-                run, pair.standby.owner_url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'postgres' AND pid <> pg_backend_pid()"
+                run,
+                pair.standby.owner_url,
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'postgres' AND pid <> pg_backend_pid()",
             )
             assert await store.get(kept.key) == kept
         (changed,) = await store.commit(Update(kept.key, kept.revision, body("kept", by="new")))
@@ -206,7 +208,7 @@ async def test_a_revision_of_the_lost_history_is_too_old_though_nobody_is_left_w
                 await anext(store.watch(PODS, since=revision))
             with pytest.raises(RevisionTooOld):
                 await store.list(PODS, exact=revision)
-        assert [item.revision for item in (await store.list(PODS, at_least=last)).items][0] == kept.revision
+        assert next(item.revision for item in (await store.list(PODS, at_least=last)).items) == kept.revision
         assert {item.key.name for item in (await store.list(PODS)).items} <= {"kept", "new"}
         # What was not lost can be changed by what was read of it.
         (changed,) = await store.commit(Update(kept.key, kept.revision, body("kept", by="new")))
@@ -322,7 +324,11 @@ def test_an_address_that_may_lead_to_a_standby_stops_the_start() -> None:
     assert found["host"] == "a,b"
     assert found["port"] == "5432,5433"
     assert found["password"] == "p@ss"
-    assert (found["sslmode"], found["target_session_attrs"], found["connect_timeout"]) == ("verify-full", "primary", "2")
+    assert (found["sslmode"], found["target_session_attrs"], found["connect_timeout"]) == (
+        "verify-full",
+        "primary",
+        "2",
+    )
     assert found["load_balance_hosts"] == "random"
 
 
