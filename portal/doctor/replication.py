@@ -9,11 +9,11 @@ from typing import Final
 
 import psycopg
 from django.conf import settings
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from portal.doctor.findings import Finding, failed, ok, warning
 
-_PATIENCE_SECONDS: Final = 3
+_PATIENCE_SECONDS: Final = "3"
 
 _WAITING: Final = ("on", "remote_apply")
 """Values of ``synchronous_commit`` with which a commit that is acknowledged is on the standby's disk."""
@@ -36,7 +36,7 @@ def hosts() -> Iterator[Finding]:
     addresses = _addresses()
     for name, address in addresses:
         try:
-            with psycopg.connect(**address) as connection:
+            with psycopg.connect(address) as connection:
                 row = connection.execute("SELECT pg_is_in_recovery()").fetchone()
                 if row and row[0]:
                     standbys += 1
@@ -88,13 +88,12 @@ def _judged(primaries: list[_Primary], away: list[str], standbys: int, *, severa
         yield ok(name, f"{primary.name} takes writes" + f", {standbys} follow" * several)
 
 
-def _addresses() -> list[tuple[str, dict[str, str | int]]]:
+def _addresses() -> list[tuple[str, str]]:
     """Each host by itself."""
     given = {key: str(value) for key, value in conninfo_to_dict(settings.DATABASE_URL).items() if value is not None}
     names, ports = given.get("host", "").split(","), given.get("port", "").split(",")
     addresses = []
     for host, port in zip(names, cycle(ports), strict=False):
-        own: dict[str, str | int] = {**given, "target_session_attrs": "any", "connect_timeout": _PATIENCE_SECONDS}
-        own |= {"host": host, "port": port}
-        addresses.append((f"{host}:{port}" if port else host, own))
+        own = {**given, "host": host, "port": port, "target_session_attrs": "any", "connect_timeout": _PATIENCE_SECONDS}
+        addresses.append((f"{host}:{port}" if port else host, make_conninfo("", **own)))
     return addresses
