@@ -24,6 +24,7 @@ from access.authorization.options import (
 )
 from access.reloading import UnusableFile
 from kube.workspaces.types import RequiredGroupsSyntax
+from portal.database.addresses import resilient
 from portal.http import proxies
 from portal.pages.links import links_read
 from portal.quickstart.embedded.sockets import OWNER, postgresql_url, redis_url
@@ -158,17 +159,20 @@ TEMPLATES: list[dict[str, Any]] = [
 ]
 
 _EMBEDDED = DATA_DIR / "postgresql"
-MIGRATION_DATABASE_URL = env.str("MIGRATION_DATABASE_URL", "") or (
-    env.str("DATABASE_URL", "") or postgresql_url(_EMBEDDED, user=OWNER)
+MIGRATION_DATABASE_URL = resilient(
+    "MIGRATION_DATABASE_URL",
+    env.str("MIGRATION_DATABASE_URL", "") or env.str("DATABASE_URL", "") or postgresql_url(_EMBEDDED, user=OWNER),
 )
 """Whoever owns the tables, for migrations alone: the same database as ``DATABASE_URL``, as another role."""
-DATABASE_URL = env.str("DATABASE_URL", "") or postgresql_url(_EMBEDDED)
+DATABASE_URL = resilient("DATABASE_URL", env.str("DATABASE_URL", "") or postgresql_url(_EMBEDDED))
 DATABASES = {
     "default": {
         **env.db_url_config(DATABASE_URL),
         "ENGINE": "portal.database",
         "ATOMIC_REQUESTS": False,
         "CONN_MAX_AGE": 60,
+        # After a fail-over the next request finds a connection that is dead, and opens another one.
+        "CONN_HEALTH_CHECKS": True,
     }
 }
 DATABASE_OWNER = {

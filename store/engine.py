@@ -156,6 +156,11 @@ class Engine:
         """See ``store.interface.Store``."""
         return self._follower.healthy
 
+    @property
+    def histories_replaced(self) -> int:
+        """See ``store.interface.Store``."""
+        return self._follower.replaced
+
     def peek(self, key: Key) -> Stored | None:
         """See ``store.interface.Store``."""
         now = clock()

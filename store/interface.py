@@ -105,6 +105,11 @@ class Store(Reader, Protocol):
         ...
 
     @property
+    def histories_replaced(self) -> int:
+        """How often everything was forgotten here: after a restore, a fail-over, or when the log no longer reached back."""
+        ...
+
+    @property
     def healthy(self) -> bool:
         """Whether this process follows the log: false when it has neither been notified nor polled for 2 s."""
         ...

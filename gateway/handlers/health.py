@@ -53,6 +53,7 @@ async def serve(runtime: Runtime, request: Request) -> Response:
             text = runtime.metrics.render(
                 open_streams=len(runtime.open_streams),
                 revision=runtime.store.revision,
+                replaced=runtime.store.histories_replaced,
                 dropped=runtime.audit.dropped,
                 untraced=tracing.dropped(),
                 restarts=supervision.restarts,

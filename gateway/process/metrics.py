@@ -60,6 +60,7 @@ class Metrics:
         *,
         open_streams: int,
         revision: int,
+        replaced: int,
         dropped: int,
         untraced: int,
         restarts: Mapping[str, int],
@@ -67,7 +68,8 @@ class Metrics:
     ) -> bytes:
         """Everything in Prometheus' text format; ``loop`` are the lines about the event loop.
 
-        ``dropped`` are requests without a record (P10), ``untraced`` spans that no collector took.
+        ``replaced`` is how often the store began anew in another history, ``dropped`` are requests without a record (P10),
+        ``untraced`` spans that no collector took.
         """
         lines = ["# TYPE apiserver_request_total counter"]
         lines += [
@@ -100,6 +102,8 @@ class Metrics:
         lines.append(f"tenantry_spans_dropped_total {untraced}")
         lines.append("# TYPE tenantry_store_revision gauge")
         lines.append(f"tenantry_store_revision {revision}")
+        lines.append("# TYPE tenantry_store_histories_replaced_total counter")
+        lines.append(f"tenantry_store_histories_replaced_total {replaced}")
         lines.append("# TYPE python_gc_objects_collected_total counter")
         lines += [
             f'python_gc_objects_collected_total{{generation="{number}"}} {generation["collected"]}'

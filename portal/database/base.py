@@ -9,6 +9,7 @@ from psycopg.pq import TransactionStatus
 
 from portal.database import scopes
 from portal.database.scopes import Scope
+from store.postgresql.timelines import TIMELINE, admit
 
 SCOPED_ROLE = "tenantry_scoped"
 """The role that statements of tenants' requests run as: row-level security leaves it what its person may see."""
@@ -28,6 +29,18 @@ class DatabaseWrapper(base.DatabaseWrapper):
         """A new connection sees everything."""
         self._told = None
         super().connect()
+
+    def get_new_connection(self, conn_params: Any) -> Any:
+        """To no primary that another one has superseded."""
+        connection = super().get_new_connection(conn_params)
+        try:
+            (timeline,) = connection.execute(TIMELINE).fetchone()
+            connection.rollback()
+            admit(" ".join(str(conn_params.get(name)) for name in ("host", "port", "dbname")), timeline)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def ensure_connection(self) -> None:
         """Every cursor comes through here, the store's own too."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from portal.doctor import database, exposure, keys, work
+from portal.doctor import database, exposure, keys, replication, work
 from portal.doctor.findings import Check, Finding, findings_of
 
 CHECKS: Final[dict[str, Check]] = {
@@ -14,6 +14,7 @@ CHECKS: Final[dict[str, Check]] = {
     "certificates": keys.certificates,
     "settings": exposure.unsafe,
     "data-folder": database.disk,
+    "database-hosts": replication.hosts,
     "database-role": database.role,
     "row-level-security": database.row_security,
     "migrations": database.migrations,

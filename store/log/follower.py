@@ -35,7 +35,7 @@ from itertools import count
 
 from psycopg.pq.abc import PGresult
 
-from store.log.preconditions import Answer, LogPosition, answer_of, parameters_of
+from store.log.preconditions import NO_POSITION, Answer, LogPosition, answer_of, parameters_of
 from store.postgresql.connections import AWAY, PATIENCE_SECONDS
 from store.postgresql.dedicatedconnection import BINARY, DedicatedConnection
 from store.postgresql.statements import CHANNEL, COMMIT, FOLLOW, STATE
@@ -64,10 +64,12 @@ class Page:
     """The batch of the event that the reader knew last; ``None`` when it is not in the log."""
     events: Sequence[Event]
     batches: Sequence[int]
+    continued: bool
+    """Whether this is the timeline of the last write: a promoted standby's history is another one, whatever it holds."""
 
     def proves(self, known: LogPosition) -> bool:
         """Whether ``known`` is in this history, and everything that followed is in the log."""
-        if self.state.epoch != known.epoch or self.compacted > known.revision:
+        if not self.continued or self.state.epoch != known.epoch or self.compacted > known.revision:
             return False
         if self.state.revision == known.revision:
             return self.state.batch == known.batch
@@ -86,6 +88,8 @@ class Follower:
         poll_seconds: float,
     ) -> None:
         self.position = LogPosition("", 0, 0)
+        self.replaced = 0
+        """How often what was known here turned out to be another history's."""
         self._wake = asyncio.Event()
         self._connection = DedicatedConnection(
             conninfo, "tenantry-follower", channel=CHANNEL, heard=self._heard, lost=self._wake.set
@@ -207,6 +211,7 @@ class Follower:
 
     def _reset(self, state: LogPosition) -> None:
         if self.position.epoch:
+            self.replaced += 1
             logger.warning(
                 "the change log does not continue after revision %d: starting over at %d",
                 self.position.revision,
@@ -245,7 +250,10 @@ class Follower:
             page = page_of(
                 await self._connection.ask(FOLLOW, (after, after, after, look_back + PAGE), form=BINARY), after
             )
-            if page.state.epoch == state.epoch and page.state.revision - after <= look_back + PAGE - 1:
+            if not page.continued:
+                # A promoted standby: the epoch that begins now is the first that anybody here knows.
+                await self._connection.ask(COMMIT, parameters_of((), NO_POSITION, secrets.randbits(63)), form=BINARY)
+            elif page.state.epoch == state.epoch and page.state.revision - after <= look_back + PAGE - 1:
                 return page
 
     async def _run(self) -> None:
@@ -328,7 +336,8 @@ def page_of(result: PGresult, after: int) -> Page:
         events.append(Event(EventType(type_), Key(*key), int.from_bytes(number), get(row, 13) or b"", get(row, 14)))
         batches.append(int.from_bytes(get(row, 6) or b""))
     state = LogPosition(epoch.decode(), int.from_bytes(revision), int.from_bytes(batch))
-    return Page(state, int.from_bytes(compacted), int.from_bytes(began), link, events, batches)
+    continued = get(0, 15) == b"\x01"
+    return Page(state, int.from_bytes(compacted), int.from_bytes(began), link, events, batches, continued)
 
 
 def position_of(result: PGresult) -> LogPosition:

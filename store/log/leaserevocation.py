@@ -16,6 +16,8 @@ from store.postgresql.arrays import Bigints, Texts, register
 from store.postgresql.connections import connection_settings
 from store.postgresql.statements import LEASE_DROP, LEASE_END, LEASES_LEFT
 
+_ADDRESS: Final = ("host", "port", "dbname", "user", "password", "target_session_attrs", "load_balance_hosts")
+
 FORGOTTEN_SECONDS: Final = 3600
 """Whoever has held a lease for this long may be gone: it is ended, and one who lives takes another."""
 
@@ -26,7 +28,7 @@ SWEPT_MAX: Final = 1000
 def leases_end(spaces: Iterable[str], *, using: str = "default") -> None:
     """Have everybody's leases on these spaces ended, which takes ``LEASE_SECONDS`` at most."""
     given = connections[using].get_connection_params()
-    address = {name: given[name] for name in ("host", "port", "dbname", "user", "password") if given.get(name)}
+    address = {name: given[name] for name in _ADDRESS if given.get(name)}
     secured = {name: value for name, value in given.items() if name.startswith("ssl")}
     with psycopg.connect(**{**connection_settings("tenantry-leases"), **address, **secured}) as connection:
         register(connection)

@@ -29,7 +29,7 @@ def history_replace(*, reached: int, using: str = "default") -> int:
         cursor.execute("TRUNCATE store_event")
         cursor.execute(
             "UPDATE store_revision AS r SET epoch = gen_random_uuid(), batch = %s, revision = n.begins,"
-            " compacted = n.begins, began = n.begins"
+            " compacted = n.begins, began = n.begins, timeline = store_timeline()"
             " FROM (SELECT greatest(revision, %s) + %s AS begins FROM store_revision) AS n RETURNING r.revision",
             [secrets.randbits(63), reached, REVISIONS_AHEAD],
         )

@@ -15,6 +15,7 @@ from psycopg.pq.abc import PGconn, PGresult
 
 from store.postgresql.arrays import Parameter, dump, oid_of
 from store.postgresql.connections import AWAY, PATIENCE_SECONDS, connection_settings
+from store.postgresql.timelines import TIMELINE, admit
 from store.types import Unavailable
 
 TEXT, BINARY = pq.Format.TEXT, pq.Format.BINARY
@@ -100,8 +101,14 @@ class DedicatedConnection:
 
     async def _connect(self) -> AsyncConnection[tuple[object, ...]]:
         connection = await AsyncConnection.connect(self._conninfo, **self._settings)
-        if self._channel:
-            await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
+        try:
+            row = await (await connection.execute(TIMELINE)).fetchone()
+            admit(self._conninfo, str(row[0]) if row else "")
+            if self._channel:
+                await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
+        except BaseException:
+            await connection.close()
+            raise
         self._connection, self._socket = connection, connection.pgconn.socket
         asyncio.get_running_loop().add_reader(self._socket, self._readable)
         return connection

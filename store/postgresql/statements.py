@@ -59,11 +59,12 @@ LOAD_RANGE = _LOAD.format(where='"group" = %s AND resource = %s AND space = %s')
 LOAD_EVERYWHERE = _LOAD.format(where='"group" = %s AND resource = %s')
 
 # What follows a revision, the revision itself first but without its data: that it is there, with the batch that the
-# reader knows, proves that what follows is the same history's. The counter row is of the same moment.
+# reader knows, proves that what follows is the same history's. The counter row is of the same moment. The last column says
+# whether the counter was written on the timeline that this is: a standby fails here, one that was promoted since says no.
 FOLLOW = """
 SELECT r.revision, r.batch, r.epoch::text, r.compacted, r.began, e.revision, e.batch, e.type, e.space, e."group",
     e.resource, e.namespace, e.name, CASE WHEN e.revision > %s THEN e.data END,
-    CASE WHEN e.revision > %s THEN e.previous END
+    CASE WHEN e.revision > %s THEN e.previous END, r.timeline = (SELECT store_timeline())
 FROM store_revision AS r LEFT JOIN LATERAL (
     SELECT * FROM store_event WHERE revision >= %s ORDER BY revision LIMIT %s
 ) AS e ON true
