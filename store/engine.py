@@ -98,10 +98,7 @@ class Engine:
             buffer_bytes=options.watch_bytes,
         )
         self._follower = Follower(
-            conninfo,
-            on_events=self._apply,
-            on_lost=self._forget,
-            poll_seconds=options.poll_seconds,
+            conninfo, on_events=self._apply, on_lost=self._forget, poll_seconds=options.poll_seconds
         )
         self.leases = Leases(conninfo, self._follower, self._pool, options.leases)
         self._committer = Committer(conninfo, self._follower, self.leases, patience=options.write_seconds)
@@ -163,19 +160,19 @@ class Engine:
 
     def peek(self, key: Key) -> Stored | None:
         """See ``store.interface.Store``."""
-        now = clock()
-        if now >= self._follower.silent_from:
-            return None
-        cache = self._cache.find((key.space, key.group, key.resource, None), now)
+        cache = self._known(key)
         return None if cache is None else cache.items.get((key.space, key.namespace, key.name))
 
     def holds(self, key: Key, stored: Stored | None) -> bool:
         """See ``store.interface.Store``."""
+        cache = self._known(key)
+        return cache is not None and cache.items.get((key.space, key.namespace, key.name)) is stored
+
+    def _known(self, key: Key) -> ResourceCache | None:
         now = clock()
         if now >= self._follower.silent_from:
-            return False
-        cache = self._cache.find((key.space, key.group, key.resource, None), now)
-        return cache is not None and cache.items.get((key.space, key.namespace, key.name)) is stored
+            return None
+        return self._cache.find((key.space, key.group, key.resource, None), now)
 
     async def get(self, key: Key, *, cached: bool = False) -> Stored | None:
         """See ``store.interface.Store``."""
@@ -220,9 +217,8 @@ class Engine:
     async def commit(self, *operations: Operation, room: Room | None = None) -> Sequence[Stored]:
         """See ``store.interface.Store``."""
         rows = rows_of(operations)
-        if room is None:
-            return await self._committer.commit(rows)
-        return await self._sizes.within(room, rows, self._committer.commit)
+        commit = self._committer.commit
+        return await (commit(rows) if room is None else self._sizes.within(room, rows, commit))
 
     async def bytes_of(self, tenant: str) -> int:
         """See ``store.interface.Store``."""

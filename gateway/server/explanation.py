@@ -40,7 +40,7 @@ from kube.requests.logicalclusters import ROOT, is_tenant_space, is_valid, is_wo
 from kube.requests.requestinfo import RequestInfo, parse, resolve
 from kube.requests.status import BadRequest
 from store import synchronous
-from store.types import AllSpaces, Key, Listing, Range, Stored
+from store.types import AllSpaces, Event, Key, Listing, Range, Stored
 
 T = TypeVar("T")
 _RBAC: Final = ("roles", "clusterroles", "rolebindings", "clusterrolebindings")
@@ -219,6 +219,9 @@ class Snapshot:
     ``settled`` has read it and asked again. Without ``locked`` every door is open.
     """
 
+    revision: Final = 0
+    """All that it holds is of one moment."""
+
     def __init__(self, cluster: str, *, locked: bool = True) -> None:
         from tenants.models import Freeze, Lock
 
@@ -257,7 +260,7 @@ class Snapshot:
             if isinstance(wanted, str):
                 self._sizes[wanted] = synchronous.bytes_of(wanted)
             elif isinstance(wanted, Range):
-                found = self._ranges[wanted] = synchronous.listing(wanted)
+                found = self._ranges[wanted] = Listing(synchronous.listing(wanted).items, self.revision)
                 self._held += len(found.items)
                 if self._held > OBJECTS_MAX:
                     raise too_long()
@@ -287,6 +290,15 @@ class Snapshot:
             self._wanted.add(key)
         return self._objects.get(key)
 
+    def subscribe(
+        self,
+        listener: Callable[[Sequence[Event]], None],  # noqa: ARG002
+        *,
+        lost: Callable[[], None] | None = None,  # noqa: ARG002
+    ) -> Callable[[], None]:
+        """See ``store.interface.Store``: nothing happens in it."""
+        return lambda: None
+
     async def bytes_of(self, tenant: str) -> int:
         """What a tenant's objects take."""
         if tenant not in self._sizes:
@@ -307,5 +319,5 @@ class Snapshot:
         assert isinstance(selection, Range)  # noqa: S101 - decisions look into single spaces
         if selection not in self._ranges:
             self._wanted.add(selection)
-            return Listing((), 0)
+            return Listing((), self.revision)
         return self._ranges[selection]

@@ -284,9 +284,11 @@ def _quantity(text: str, *, in_list: bool = False) -> str:
     """A quantity in the form in which Kubernetes writes it: ``0.5`` is ``500m``; lists of resources have no finer ones."""
     try:
         found = parse_quantity(text)
-        return str(found.rounded() if in_list else found)
+        shown = str(found.rounded() if in_list else found)
     except InvalidQuantity as error:
         raise _Mismatch(str(error)) from None
+    # What is as it should be stays the same object, and so does all around it.
+    return text if shown == text else shown
 
 
 def _check_base64(value: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 from django.apps import apps
 from django.contrib.auth.models import AnonymousUser, Group, Permission
 from django.contrib.contenttypes.models import ContentType
+from django.contrib.sessions.backends.db import SessionStore
 from django.contrib.sessions.models import Session
 from django.db import Error, connection, models, transaction
 from django.http import HttpResponse, StreamingHttpResponse
@@ -230,7 +231,7 @@ def test_a_view_that_forgets_its_filter_leaks_nothing(acme: House, operator: Use
 
     def answer(user: Any) -> list[int]:
         request = RequestFactory().get("/")
-        request.user = user
+        request.user, request.session = user, SessionStore()
         response = ScopeMiddleware(view)(request)
         return [int(line) for line in b"".join(response).split()]
 
