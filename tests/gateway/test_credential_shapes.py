@@ -64,10 +64,10 @@ def made(
     critical: bool = False,
     key_usage: tuple[str, ...] | None = ("digital_signature",),
     begins: float = -300,
-    ends: float = 3600,
+    ends: float = 86400,
     unknown: bool = False,
 ) -> Issuer:
-    """A certificate of this shape, self-signed without ``issuer``."""
+    """A certificate of this shape, self-signed without ``issuer``; for a day, for a whole run makes some at its beginning."""
     key = ec.generate_private_key(ec.SECP256R1())
     name, now = name_of(common), datetime.now(UTC)
     draft = (

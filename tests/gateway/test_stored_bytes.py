@@ -53,14 +53,14 @@ def filled(name: str, kilobytes: int, **metadata: Any) -> dict[str, Any]:
 def taken(server: Server, tenant: str) -> tuple[int, int]:
     """What is counted, and what is there."""
     with psycopg.connect(server.database) as connection:
-        counted = connection.execute(
-            "SELECT coalesce(sum(bytes), 0) FROM store_space WHERE space = %s", [f"root:{tenant}"]
-        )
-        there = connection.execute(
-            "SELECT sum(octet_length(data)) FROM store_object WHERE space = %s", [f"root:{tenant}"]
-        )
-        (one,), (other,) = counted.fetchone() or (0,), there.fetchone() or (0,)
-        return int(one), int(other)
+        # One statement sees one moment: controllers put back what a deletion of all took with it.
+        found = connection.execute(
+            "SELECT (SELECT coalesce(sum(bytes), 0) FROM store_space WHERE space = %(space)s),"
+            " (SELECT coalesce(sum(octet_length(data)), 0) FROM store_object WHERE space = %(space)s)",
+            {"space": f"root:{tenant}"},
+        ).fetchone()
+        counted, there = found or (0, 0)
+        return int(counted), int(there)
 
 
 def full(owner: Caller) -> Answer:
