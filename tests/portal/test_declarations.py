@@ -247,7 +247,9 @@ def test_prune_deletes_what_was_agreed_to_and_no_namesake(
 
     stopped = apply(documents, "--manager", "repository", "--prune", typed=Person())
     assert line in stopped.output
-    assert (stopped.status, "Traceback" in stopped.errors) == (6 if meanwhile == "a namesake" else 5, False), stopped.errors
+    assert (stopped.status, "Traceback" in stopped.errors) == (6 if meanwhile == "a namesake" else 5, False), (
+        stopped.errors
+    )
     there = {
         "tenant": Tenant.objects.filter(name="orca", state="active"),
         "tier": Tier.objects.filter(name="tiny"),
