@@ -248,8 +248,8 @@ class SessionsMiddleware:
 class ScopeMiddleware:
     """Lets PostgreSQL leave out what is not of the person's tenants, whatever the views ask for (TS3).
 
-    What is read while it is sent is read so too, and no longer than whoever asked may. Who signs in, and who comes
-    with a token, is known only later: until then there is nobody.
+    What is read while it is sent is read so too, and no longer than whoever asked may. Who signs in, and who comes with
+    a token, is known only later: until then there is nobody.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:

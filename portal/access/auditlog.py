@@ -26,7 +26,7 @@ from audit.selectors import (
 )
 from kube.requests.status import BadRequest, Forbidden, NotFound
 from portal.pages.forms import CHOICES_MAX
-from tenants import selectors
+from tenants import actionlimits, selectors
 from tenants.models import Membership, Role
 
 _PORTION = 500
@@ -107,7 +107,8 @@ def export_of(
 ) -> StreamingHttpResponse:
     """The download of what ``entries_page`` would list, oldest first; of a chain alone the whole, which can be verified.
 
-    Raises ``NotFound``, ``Forbidden`` for the chain of a tenant that the actor does not administer, ``BadRequest``.
+    Raises ``NotFound``, ``Forbidden`` for the chain of a tenant that the actor does not administer, ``BadRequest``,
+    ``TooManyRequests``.
     """
     filters = _as_visible(actor, filters, chain, chains)
     if chain and not actor.sees_all and chain not in chains:
@@ -115,6 +116,7 @@ def export_of(
     lines = {"csv": (export.csv_lines, "text/csv"), "jsonl": (export.json_lines, "application/jsonl")}.get(form)
     if lines is None:
         raise BadRequest("The format is csv or jsonl.")
+    actionlimits.take(actionlimits.EXPORT, actor.user_id or actor.name)
     target = f"audit/{chain}" if chain else "audit"
     # What an operator takes from all chains is the platform's business, what people take of their own is theirs.
     actor.record(Action.AUDIT_EXPORTED, chain=chain or SYSTEM_CHAIN, target=target, detail={"format": form})

@@ -106,9 +106,12 @@ def _left_out(selection: Range, why: str) -> dict[str, str]:
 
 
 def _file_of(selection: Range) -> str:
-    """``objects/<logical cluster>/<namespace>/<plural>.<group>.yaml``; a plain minus for objects of no namespace."""
+    """``objects/<logical cluster>/<namespace>/<plural>.<group>.yaml``; a plain minus for objects of no namespace.
+
+    Names of logical clusters have minuses and no dots: joined by those, no two make one file of an archive.
+    """
     kind = f"{selection.resource}.{selection.group}" if selection.group else selection.resource
-    place = "-".join(selection.space.split(":")[1:])
+    place = ".".join(selection.space.split(":")[1:])
     return f"objects/{place}/{selection.namespace or '-'}/{kind}.yaml"
 
 

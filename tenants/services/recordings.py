@@ -23,6 +23,7 @@ from audit.models import Outcome
 from audit.recorder import SYSTEM_CHAIN, WORKER, Actor
 from audit.redaction import clean_text
 from kube.requests.status import ServiceUnavailable
+from tenants import actionlimits
 from tenants.models import Recording, RecordingChunk, RecordingMode, Tenant
 from tenants.recordings import Unplayable, recording_text, seal
 
@@ -125,7 +126,12 @@ def recording_discard(*, actor: Actor, recording_id: UUID, why: str) -> None:
 
 
 def recording_watch(*, actor: Actor, recording: Recording, how: str) -> None:
-    """Note that the actor is shown a recording (``page``) or takes it away (``file``): before it is."""
+    """Note that the actor is shown a recording (``page``) or takes it away (``file``): before it is.
+
+    At the pace of writing, for a row stays of it; operators aside. Raises ``TooManyRequests``.
+    """
+    if not actor.operator:
+        actionlimits.take(actionlimits.WRITES, actor.user_id or actor.name)
     _record(actor, recording, Action.RECORDING_WATCHED, Outcome.SUCCESS, {"how": how, "caller": recording.caller})
 
 

@@ -20,8 +20,10 @@ from django.utils import timezone
 from access.credentials.tokens import token_create, token_revoke
 from access.forgetting import ended_before, ended_rows_forget
 from access.models import Credential, Login, PersonalAccessToken
+from audit.models import AuditEntry, Outcome
 from audit.recorder import Actor
 from kube.requests.status import ServiceUnavailable
+from portal.api import urls as api_urls
 from portal.database.bounds import BOUNDS, By
 from portal.database.rights import RIGHTS
 from portal.signin.sessions import SHOWN, sessions_forget
@@ -32,6 +34,7 @@ from tenants.models import (
     Operation,
     PasswordReset,
     PortalSession,
+    Recording,
     RequestState,
     Status,
     User,
@@ -39,6 +42,7 @@ from tenants.models import (
 )
 from tests import factories
 from tests.portal.conftest import House, signed_in
+from tests.portal.test_stored_texts import addresses, full_house
 
 SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
 LONG_AGO = timedelta(days=500)
@@ -83,6 +87,49 @@ def test_tables_whose_rows_go_when_they_are_over_are_those_that_age_bounds() -> 
     swept = {model._meta.db_table for model in ended_before(timezone.now())}
     elsewhere = {"store_event", "django_session", "usage_hours"}
     assert swept | elsewhere == {table for table, bound in BOUNDS.items() if bound.by is By.AGE}
+
+
+def rest_addresses(house: House, before: str = "/api/v1/") -> list[str]:
+    """Every route of the REST API, about what there is."""
+    workspace = str(house.workspace.pk)
+    known = {
+        "workspaces": {"pk": workspace, "jti": Credential.objects.filter(issued_to=house.owner)[0].jti},
+        "operations": {"pk": Operation.objects.filter(workspace=house.workspace)[0].pk},
+        "tiers": {"name": house.workspace.tier_id},
+        "users": {"pk": house.owner.pk},
+    }
+    other = {"name": "acme", "pk": house.viewer.pk, "user_id": house.viewer.pk, "policy": "p", "jti": "x"}
+    found = []
+    for each in api_urls.urlpatterns:
+        values = {**other, **known.get(str(each.pattern).partition("/")[0], {})}
+        found.append(before + re.sub(r"<\w+:(\w+)>", lambda part: str(values[part[1]]), str(each.pattern)))  # noqa: B023
+    return [*found, f"{before}workspaces/credentials/kubeconfig?workspace_id={workspace}"]
+
+
+@pytest.mark.parametrize("left", ["pace", "none"])
+def test_what_reading_leaves_in_the_record_is_at_a_pace(monkeypatch: pytest.MonkeyPatch, left: str) -> None:
+    """AD8: no page is loaded over and over to fill what nobody may make room in."""
+    operator = factories.operator()
+    house = full_house(operator)
+    factories.api_request("acme")
+    paths = [*addresses(house, house.owner), "/audit/export/", "/audit/export/?chain=acme", *rest_addresses(house)]
+    leaving = set()
+    for name, bucket in vars(actionlimits).copy().items():
+        if left == "none" and isinstance(bucket, actionlimits.Bucket):
+            empty = replace(bucket, name=f"{bucket.name}-{house.owner.pk}", burst=1, interval=3600)
+            monkeypatch.setattr(actionlimits, name, empty)
+            actionlimits.take(empty, house.owner.pk)
+    # Refusals have a pace of their own (``portal.signin.refusals``).
+    done = AuditEntry.objects.exclude(outcome=Outcome.DENIED)
+    for path in paths:
+        client = signed_in(house.owner)  # some pages end a session
+        before = done.count()
+        client.get(path)
+        if done.count() > before:
+            leaving.add(path.partition("?")[0])
+    exported = {"/audit/export/", "/api/v1/audit-logs/export"}
+    played = f"/recordings/{Recording.objects.order_by('pk')[0].pk}/cast/"
+    assert leaving == (exported | {played} if left == "pace" else set())
 
 
 def finished(workspace: Workspace) -> Operation:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -89,12 +90,13 @@ def full(acme: House) -> House:
 
 def cut_off(answer: Any, ending: Callable[[], None]) -> None:
     """What was sent before stays with its reader; what follows is not read any more, and does not end well."""
-    lines = pieces(answer)
-    assert next(lines)
-    ending()
-    with pytest.raises(Forbidden):
-        next(lines)
-    assert next(lines, None) is None
+    with closing(answer):
+        lines = pieces(answer)
+        assert next(lines)
+        ending()
+        with pytest.raises(Forbidden):
+            next(lines)
+        assert next(lines, None) is None
 
 
 @pytest.mark.parametrize("ending", [removed, invited_again, lowered, shut_out, signed_out])

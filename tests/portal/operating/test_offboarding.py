@@ -227,6 +227,7 @@ def unpacked(answer: Any) -> dict[str, bytes]:
     assert answer.status_code == 200, answer.content
     with zipfile.ZipFile(io.BytesIO(b"".join(answer.streaming_content))) as archive:
         assert archive.testzip() is None
+        assert len(archive.namelist()) == len(set(archive.namelist())), "whoever unpacks keeps the last of two"
         files = {name: archive.read(name) for name in archive.namelist()}
     listed = json.loads(files["manifest.json"])["files"]
     assert {each["name"] for each in listed} == files.keys() - {"manifest.json"}
@@ -265,6 +266,25 @@ def test_its_people_take_along_what_they_may_read(initech: dict[str, User], oper
         ("owner@initech.test", True),
         ("owner@initech.test", False),
         (operator.email, True),
+    ]
+
+
+def test_no_two_places_make_one_file(initech: dict[str, User], operator: User) -> None:
+    """A workspace in a workspace, and one whose name has the minus that stood between the two."""
+    for space in ("root:initech:a:b", "root:initech:a-b"):
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "where", "uid": space},
+            "data": {"at": space},
+        }
+        synchronous.commit([Create(Key(space, "", "configmaps", "default", "where"), body)])
+    files = unpacked(signed_in(operator).post(reverse("tenant-export", args=["initech"])))
+    # Nobody may list these, for there is no object of the workspaces; what may be listed is named by the same rule.
+    left_out = [each["name"] for each in json.loads(files["manifest.json"])["left_out"] if each["name"] != SECRETS]
+    assert sorted(left_out) == [
+        "objects/initech.a-b/default/configmaps.yaml",
+        "objects/initech.a.b/default/configmaps.yaml",
     ]
 
 
