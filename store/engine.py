@@ -21,7 +21,7 @@ import orjson
 
 from store.cache import Cache, ListKey, ResourceCache
 from store.log.committer import Committer
-from store.log.follower import Follower, clock, position_of
+from store.log.follower import Follower, clock, position_of, settle
 from store.log.leases import Leases, Terms
 from store.log.preconditions import key_parameters, rows_of
 from store.postgresql.arrays import Blobs
@@ -298,12 +298,12 @@ class Engine:
             try:
                 await self._see_everything()
             except StoreError as error:
-                _answer(readers, error)
+                settle(readers, error)
             except BaseException:
-                _answer(readers + self._readers, Unavailable("the store is closed"))
+                settle(readers + self._readers, Unavailable("the store is closed"))
                 raise
             else:
-                _answer(readers, None)
+                settle(readers, None)
 
     async def _see_everything(self) -> None:
         state, asked, known = None, clock(), self._follower.position
@@ -478,16 +478,6 @@ class Engine:
             await asyncio.sleep(options.progress_seconds)
             self._hub.progress()
             self._cache.drop_idle(clock() - options.cache_idle_seconds)
-
-
-def _answer(readers: Sequence[asyncio.Future[None]], error: StoreError | None) -> None:
-    for reader in readers:
-        if reader.done():
-            continue
-        if error is None:
-            reader.set_result(None)
-        else:
-            reader.set_exception(error)
 
 
 def _whole(selection: Range | AllSpaces) -> Range | AllSpaces:

@@ -40,7 +40,7 @@ from store.postgresql.connections import AWAY, PATIENCE_SECONDS
 from store.postgresql.dedicatedconnection import BINARY, DedicatedConnection
 from store.postgresql.statements import CHANNEL, COMMIT, FOLLOW, STATE
 from store.supervision import Supervised
-from store.types import Event, EventType, HistoryReplaced, Key, Unavailable
+from store.types import Event, EventType, HistoryReplaced, Key, StoreError, Unavailable
 
 logger = logging.getLogger(__name__)
 
@@ -266,17 +266,17 @@ class Follower:
                 async with asyncio.timeout(HEALTHY_SECONDS):
                     more = await self._look()
                 delay = 0.05
-                _settle(verifications, None)
+                settle(verifications, None)
             except (*AWAY, Unavailable) as error:
                 self._connection.close()
                 self.silent_from = clock() + HEALTHY_SECONDS
-                _settle(verifications, Unavailable("the database cannot be reached"))
+                settle(verifications, Unavailable("the database cannot be reached"))
                 logger.warning("the follower lost the database: %s", type(error).__name__)
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, 1.0)
                 continue
             except BaseException:
-                _settle(verifications, Unavailable("the store is closed"))
+                settle(verifications, Unavailable("the store is closed"))
                 raise
             if not more:
                 with suppress(TimeoutError):
@@ -348,11 +348,12 @@ def position_of(result: PGresult) -> LogPosition:
     return LogPosition(epoch.decode(), int(revision), int(batch))
 
 
-def _settle(verifications: Sequence[asyncio.Future[None]], error: Unavailable | None) -> None:
-    for doubt in verifications:
-        if doubt.done():
+def settle(waiting: Sequence[asyncio.Future[None]], error: StoreError | None) -> None:
+    """Let all of them go on, or fail."""
+    for waiter in waiting:
+        if waiter.done():
             continue
         if error is None:
-            doubt.set_result(None)
+            waiter.set_result(None)
         else:
-            doubt.set_exception(error)
+            waiter.set_exception(error)

@@ -40,7 +40,8 @@ _numbers = itertools.count()
 def alias_to(url: str) -> str:
     """A Django connection there."""
     name = f"pair_{next(_numbers)}"
-    connections.databases[name] = {**connections.databases["default"], **Env.db_url_config(url)}
+    own = {**Env.db_url_config(url), "ENGINE": "portal.database"}
+    connections.databases[name] = {**connections.databases["default"], **own}
     return name
 
 
