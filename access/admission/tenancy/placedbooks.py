@@ -162,7 +162,7 @@ async def read_book(store: Store, space: str, *, cached: bool = False) -> Book:
     while True:
         # What this process holds already, it says at once: then both are of one moment.
         listings = [await store.list(each, cached=True) for each in ranges]
-        if {listing.revision for listing in listings} == {store.revision}:
+        if listings[0].revision == listings[1].revision:
             break
     book = Book(space)
     for listing in reversed(listings):
