@@ -21,6 +21,7 @@ def typed(window: Visit, *texts: str) -> None:
     for number, text in enumerate(texts):
         if number:
             window.page.keyboard.press("Tab")
+        window.page.wait_for_selector("input:focus")  # A page that has loaded gives it a moment later.
         window.page.keyboard.type(text)
     window.page.keyboard.press("Enter")
 

@@ -172,6 +172,7 @@ def test_palette_finds_and_goes(visit: Callable[..., Visit], house: dict[str, An
     window = visit()
     window.sign_in(house["alice"])
     window.page.keyboard.press("Control+k")
+    window.page.wait_for_selector("dialog[open] input:focus")
     window.page.keyboard.type("payments")
     window.page.wait_for_selector("dialog[open] >> text=payments-staging")
     window.check("light-palette")
