@@ -98,7 +98,9 @@ class Revision(models.Model):
     epoch = models.UUIDField()
     batch = models.BigIntegerField(db_default=0)
     began = models.BigIntegerField(db_default=0)
-    timeline = models.TextField(db_collation="C", db_default="")
+    timeline = models.TextField(
+        db_collation="C", db_default=Func(function="store_timeline", output_field=models.TextField())
+    )
     """PostgreSQL's timeline of the last write: on another one, a promoted standby's, the history is another one too."""
 
     class Meta:

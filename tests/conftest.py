@@ -96,7 +96,7 @@ def django_db_setup(django_test_environment: None, django_db_blocker: DjangoDbBl
     the store's counter.
     """
     from django.db import connections
-    from django.test import TransactionTestCase
+    from django.test import TransactionTestCase, override_settings
 
     from portal.database.rights import as_owner
 
@@ -105,7 +105,7 @@ def django_db_setup(django_test_environment: None, django_db_blocker: DjangoDbBl
             cleaned(case)
 
     cleaned, TransactionTestCase._fixture_teardown = TransactionTestCase._fixture_teardown, clean
-    with migrated("tests") as url, django_db_blocker.unblock():
+    with migrated("tests") as url, override_settings(DATABASE_URL=url), django_db_blocker.unblock():
         for settings_dict in (connections["default"].settings_dict, connections.databases["default"]):
             settings_dict["NAME"] = urlsplit(url).path.removeprefix("/")
         with owning() as cursor:

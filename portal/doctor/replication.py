@@ -9,7 +9,6 @@ from typing import Final
 
 import psycopg
 from django.conf import settings
-from django.db import connections
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from portal.doctor.findings import Finding, failed, ok, warning
@@ -90,9 +89,8 @@ def _judged(primaries: list[_Primary], away: list[str], standbys: int, *, severa
 
 
 def _addresses() -> list[tuple[str, str]]:
-    """Each host by itself, of the database that everything else is looked up in."""
-    address = {**conninfo_to_dict(settings.DATABASE_URL), "dbname": connections["default"].settings_dict["NAME"]}
-    given = {key: str(value) for key, value in address.items() if value is not None}
+    """Each host by itself."""
+    given = {key: str(value) for key, value in conninfo_to_dict(settings.DATABASE_URL).items() if value is not None}
     names, ports = given.get("host", "").split(","), given.get("port", "").split(",")
     addresses = []
     for host, port in zip(names, cycle(ports), strict=False):

@@ -18,8 +18,6 @@ CREATE FUNCTION store_timeline() RETURNS text LANGUAGE sql VOLATILE
 AS $$ SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8) $$;
 """
 
-STAMP = "UPDATE store_revision SET timeline = store_timeline();"
-
 # 0.9 s are ``store.log.leases.LEASE_SECONDS``; 10 ** 12 is ``store.log.replacement.REVISIONS_AHEAD``; the log's extent is
 # ``store.log.compaction.EXTENT``. A test compares them.
 WRITE = _with(
@@ -63,7 +61,6 @@ COMMIT = _with(
 BACKWARD = (
     _with(LEASES.WRITE, ("CREATE FUNCTION store_write(", "CREATE OR REPLACE FUNCTION store_write("))
     + _with(LEASES.COMMIT, ("CREATE PROCEDURE store_commit(", "CREATE OR REPLACE PROCEDURE store_commit("))
-    + "DROP FUNCTION store_timeline();"
 )
 
 
@@ -72,6 +69,13 @@ class Migration(migrations.Migration):
 
     dependencies: ClassVar = [("store", "0006_space_sizes")]
     operations: ClassVar = [
-        migrations.AddField("Revision", "timeline", models.TextField(db_collation="C", db_default="")),
-        migrations.RunSQL(TIMELINE + STAMP + WRITE + COMMIT, BACKWARD),
+        migrations.RunSQL(TIMELINE, "DROP FUNCTION store_timeline();"),
+        migrations.AddField(
+            "Revision",
+            "timeline",
+            models.TextField(
+                db_collation="C", db_default=models.Func(function="store_timeline", output_field=models.TextField())
+            ),
+        ),
+        migrations.RunSQL(WRITE + COMMIT, BACKWARD),
     ]
