@@ -18,6 +18,24 @@ CREATE FUNCTION store_timeline() RETURNS text LANGUAGE sql VOLATILE
 AS $$ SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8) $$;
 """
 
+# As before, but that its numbers are not PL/pgSQL's own, which end after some hundred histories.
+EXTEND = """
+CREATE OR REPLACE FUNCTION store_log_extend(partition_revisions bigint, ahead bigint) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $function$
+DECLARE
+    first bigint;
+    number bigint;
+BEGIN
+    SELECT (r.revision + 1) / partition_revisions INTO first FROM store_revision AS r FOR UPDATE;
+    FOR number IN SELECT generate_series(first, first + ahead) LOOP
+        EXECUTE format(
+            'CREATE TABLE IF NOT EXISTS store_event_%s PARTITION OF store_event FOR VALUES FROM (%s) TO (%s)',
+            number, number * partition_revisions, (number + 1) * partition_revisions
+        );
+    END LOOP;
+END $function$;
+"""
+
 # 0.9 s are ``store.log.leases.LEASE_SECONDS``; 10 ** 12 is ``store.log.replacement.REVISIONS_AHEAD``; the log's extent is
 # ``store.log.compaction.EXTENT``. A test compares them.
 WRITE = _with(
@@ -77,5 +95,5 @@ class Migration(migrations.Migration):
                 db_collation="C", db_default=models.Func(function="store_timeline", output_field=models.TextField())
             ),
         ),
-        migrations.RunSQL(WRITE + COMMIT, BACKWARD),
+        migrations.RunSQL(EXTEND + WRITE + COMMIT, BACKWARD),
     ]

@@ -134,3 +134,11 @@ async def eventually(store: Engine) -> tuple[object, ...]:
         except Unavailable:
             await asyncio.sleep(0.2)
     raise AssertionError("the store did not come back")
+
+
+async def test_there_may_be_as_many_histories_as_there_will(conninfo: str) -> None:
+    """Each begins far beyond the last: the log goes on there as well."""
+    run(conninfo, f"UPDATE store_revision SET revision = {100_000 * REVISIONS_AHEAD}, timeline = ''")
+    async with Engine(conninfo, QUICK) as store:
+        (stored,) = await store.commit(Create(pod("a"), body("a")))
+        assert stored.revision == 100_001 * REVISIONS_AHEAD + 1
