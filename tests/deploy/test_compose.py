@@ -87,6 +87,14 @@ def test_no_start_of_the_portal_lets_the_server_believe_anybody(file: str) -> No
     assert all("--http" in start and "portal.protocol:PortalProtocol" in start for start in starts)
 
 
+def test_portal_that_is_told_to_end_is_given_the_time_to_finish_what_runs() -> None:
+    """The end is bounded by the server, and nobody kills it before: Compose would after ten seconds."""
+    (image,) = re.findall(r"^CMD (\[.*\])$", DOCKERFILE, re.MULTILINE)
+    for command in (OURS["portal"]["command"], yaml.safe_load(image)):
+        bound = int(command[command.index("--timeout-graceful-shutdown") + 1])
+        assert bound < int(OURS["portal"]["stop_grace_period"].removesuffix("s"))
+
+
 def test_proxy_on_the_host_has_the_address_that_the_file_names() -> None:
     (network,) = COMPOSE["networks"]["default"]["ipam"]["config"]
     assert f"`TRUSTED_PROXIES={network['gateway']}`" in (ROOT / "docker-compose.yml").read_text()
