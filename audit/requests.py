@@ -4,10 +4,11 @@ Every refusal is counted exactly: the first of a kind in each flush are rows of 
 count. So is what strangers are allowed, the probes: a flood of them neither fills the table nor takes tenants' places
 in the buffer. Where a configuration says so, reads that tenants are allowed are sampled likewise, by person, verb,
 space and namespace: who has read where, and how often, is known for all, what for some. Allowed requests of tenants are
-dropped, and counted, only when the database cannot keep up; refusals never are.
+dropped, and counted, only when the database cannot keep up; refusals never are. Whoever has filled a day (``audit.shares``)
+is counted by person, verb and code, a row of each a minute, until the day ends: nobody's flood takes the place of others' past.
 
 1. ``put_nowait`` runs in the request's way: it appends or counts, and never waits. Everything it keeps is bounded: rows
-   by ``BOUND``, kinds of what is counted by ``_KINDS``.
+   by ``BOUND``, kinds of what is counted by ``_KINDS`` and ``_KINDS_BEYOND``.
 2. A flush moves what was counted into the rows first. From there on they are rows like the others, and survive a
    flush that fails.
 3. The batch stays in the buffer while it is written, and is taken off when the database has committed it. Only the
@@ -24,8 +25,9 @@ import contextlib
 import json
 import logging
 import re
+import time as clock
 import uuid
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
@@ -36,6 +38,7 @@ from psycopg import AsyncConnection, DataError, Error, IntegrityError, sql
 from psycopg.errors import UndefinedTable, UniqueViolation
 
 from audit.redaction import clean_text
+from audit.shares import DayShares
 from kube.authorization.decisions import Decision
 
 logger = logging.getLogger(__name__)
@@ -50,6 +53,10 @@ TOGETHER: Final = 32
 
 REFUSALS_IN_FULL: Final = 20
 _KINDS: Final = 2000
+_KINDS_BEYOND: Final = 20
+"""Kinds of one tenant that are told apart once it is only counted."""
+_LOOK_SECONDS: Final = 60
+"""How often it is looked at what the day has taken, and what is only counted is written."""
 
 READS: Final = frozenset({"get", "list", "watch"})
 
@@ -111,10 +118,18 @@ _Kind = tuple[str, str, str, int, str, str]
 class RequestLog:
     """The buffer of one process and the task that empties it into PostgreSQL."""
 
-    def __init__(self, conninfo: str, *, reads_in_full: int | None = None) -> None:
-        """Allowed reads of a kind beyond ``reads_in_full`` in a flush are counted together; ``None`` keeps each."""
+    def __init__(self, conninfo: str, *, reads_in_full: int | None = None, day_bytes: int | None = None) -> None:
+        """Allowed reads of a kind beyond ``reads_in_full`` in a flush are counted together; ``None`` keeps each.
+
+        Who has taken most of ``day_bytes`` is only counted for the rest of the day; ``None`` is no bound.
+        """
         self._conninfo = conninfo
         self._reads_in_full = reads_in_full
+        self._shares = None if day_bytes is None else DayShares(day_bytes)
+        self._beyond: frozenset[str] = frozenset()
+        self._kinds_beyond: Counter[str] = Counter()
+        self._sums_beyond: dict[_Kind, RequestRecord] = {}
+        self._looked = float("-inf")
         self._partitions: dict[date, str] = {}
         self._rows: deque[RequestRecord] = deque()
         self._seen: dict[_Kind, int] = {}
@@ -147,6 +162,9 @@ class RequestLog:
 
     def put_nowait(self, record: RequestRecord) -> None:
         """Take one record; never waits, never raises."""
+        if record.tenant in self._beyond:
+            self._count(record)
+            return
         if not (record.allowed and record.tenant):
             self._sample(record, REFUSALS_IN_FULL)
         elif self._reads_in_full is not None and record.verb in READS:
@@ -168,20 +186,16 @@ class RequestLog:
         if seen <= in_full and len(self._rows) < BOUND:
             self._rows.append(record)
             return
-        sum_of = self._more.get(kind)
-        if sum_of is None:
-            self._more[kind] = replace(
-                record,
-                actor=kind[1],
-                verb=kind[2] or "*",
-                path=kind[5],
-                request_id="",
-                sum_id=str(uuid.uuid4()),
-                latency=0,
-                trace=(),
-            )
-        else:
-            self._more[kind] = replace(sum_of, count=sum_of.count + 1)
+        _add(self._more, kind, record)
+
+    def _count(self, record: RequestRecord) -> None:
+        kind = (record.tenant, record.actor, record.verb, record.code, "", "*")
+        if kind not in self._sums_beyond:
+            if self._kinds_beyond[record.tenant] >= _KINDS_BEYOND:
+                kind = (record.tenant, "", "", record.code, "", "*")
+            else:
+                self._kinds_beyond[record.tenant] += 1
+        _add(self._sums_beyond, kind, record)
 
     async def _run(self) -> None:
         while not self._ending:
@@ -198,9 +212,10 @@ class RequestLog:
                 await asyncio.sleep(1)
 
     async def _flush_once(self) -> None:
-        if self._rows or self._more:
+        self._looked = float("-inf")
+        if self._rows or self._more or self._sums_beyond:
             async with await AsyncConnection.connect(self._conninfo, autocommit=True, connect_timeout=3) as connection:
-                while self._rows or self._more:
+                while self._rows or self._more or self._sums_beyond:
                     await self._flush(connection)
 
     async def _flush(self, connection: AsyncConnection[Any]) -> None:
@@ -209,6 +224,8 @@ class RequestLog:
         self._rows.extend(self._more.values())
         self._more.clear()
         self._seen.clear()
+        if self._shares is not None and clock.monotonic() - self._looked >= _LOOK_SECONDS:
+            await self._look(connection, self._shares)
         batch = [self._rows[index] for index in range(min(len(self._rows), 4 * FLUSH_ROWS))]
         if not batch:
             return
@@ -228,6 +245,21 @@ class RequestLog:
             self._rows.popleft()
         self.dropped += refused
         self.written += sum(record.count for record in batch) - refused
+
+    async def _look(self, connection: AsyncConnection[Any], shares: DayShares) -> None:
+        """See what the day has taken, and whose requests are only counted from now on; write what was."""
+        self._rows.extend(self._sums_beyond.values())
+        self._sums_beyond.clear()
+        self._kinds_beyond.clear()
+        today = datetime.now(UTC).date()
+        name = await self._partition_of(connection, today)
+        cursor = await connection.execute("SELECT coalesce(pg_total_relation_size(to_regclass(%s)), 0)", [name])
+        ((size,),) = await cursor.fetchall()
+        shares.measured(today, size)
+        if shares.beyond - self._beyond:
+            logger.warning("the day's part of the request log is full: %d tenants are only counted", len(shares.beyond))
+        self._beyond = shares.beyond
+        self._looked = clock.monotonic()
 
     async def _is_kept(self, connection: AsyncConnection[Any], record: RequestRecord) -> bool:
         """Write a record by itself. Whether it is there now."""
@@ -269,7 +301,30 @@ class RequestLog:
             for start in range(0, len(batch), TOGETHER):
                 # Requests are answered in between.
                 await asyncio.sleep(0)
-                await copy.write("".join(map(_line, batch[start : start + TOGETHER])).encode())
+                portion = batch[start : start + TOGETHER]
+                lines = [_line(row) for row in portion]
+                if self._shares is not None:
+                    for row, line in zip(portion, lines, strict=True):
+                        self._shares.note(row.created_at.date(), row.tenant, len(line))
+                await copy.write("".join(lines).encode())
+
+
+def _add(sums: dict[_Kind, RequestRecord], kind: _Kind, record: RequestRecord) -> None:
+    """One more of this kind: the first tells of all, but for what each had of its own."""
+    known = sums.get(kind)
+    if known is not None:
+        sums[kind] = replace(known, count=known.count + 1)
+        return
+    sums[kind] = replace(
+        record,
+        actor=kind[1],
+        verb=kind[2] or "*",
+        path=kind[5],
+        request_id="",
+        sum_id=str(uuid.uuid4()),
+        latency=0,
+        trace=(),
+    )
 
 
 def _line(row: RequestRecord) -> str:

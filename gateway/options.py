@@ -52,6 +52,7 @@ class Options:
     audit_policy_file: Path | None = None
     audit_log_path: Path | None = None
     reads_in_full: int | None = None
+    requests_day_bytes: int | None = None
     max_token_lifetime: int = 86_400
     request_timeout: float = 60.0
     tenant_limits: Limits = field(default_factory=Limits)

@@ -382,6 +382,8 @@ API_REQUESTS_KEEP_DAYS = env.int("API_REQUESTS_KEEP_DAYS", 90)
 """How long requests to the API server are kept; audit entries are kept for ever."""
 API_REQUESTS_KEEP_BYTES = env.int("API_REQUESTS_KEEP_BYTES", 20 * 2**30)
 """How much all of them may take, with their indexes: the oldest days go first."""
+API_REQUESTS_DAYS_AT_LEAST = env.int("API_REQUESTS_DAYS_AT_LEAST", 14)
+"""How many days those bytes hold whatever comes: who fills a day's part of them is only counted for the rest of it."""
 API_REQUESTS_READS_IN_FULL = env.int("API_REQUESTS_READS_IN_FULL", None)
 """How many allowed reads of a kind are rows of their own in a quarter of a second; the rest are counted. Unset: all."""
 

@@ -122,7 +122,9 @@ async def build_runtime(
             workspace_depth=options.workspace_depth,
             disabled=options.disable_admission_plugins,
         )
-        requests = RequestLog(options.database_url, reads_in_full=options.reads_in_full)
+        requests = RequestLog(
+            options.database_url, reads_in_full=options.reads_in_full, day_bytes=options.requests_day_bytes
+        )
         reports = StreamReports(options.database_url, open_streams)
         audit_log = _audit_log(options)
         throttle = TenantThrottle(options.tenant_limits.shared_by(options.workers), open_streams.of)

@@ -51,7 +51,9 @@ BOUNDS: Final[Mapping[str, Bound]] = {
     "audit_logs": Bound(By.RATE, "one entry or few for each thing done", "tenants.actionlimits.WRITES"),
     "audit_chains": Bound(By.WITH, "one row a tenant"),
     "api_requests": Bound(
-        By.BYTES, "`API_REQUESTS_KEEP_BYTES` together, the oldest days go", "portal.settings.API_REQUESTS_KEEP_BYTES"
+        By.BYTES,
+        "`API_REQUESTS_KEEP_BYTES` together, the oldest days go; `API_REQUESTS_DAYS_AT_LEAST` are held, each shared evenly",
+        "portal.settings.API_REQUESTS_KEEP_BYTES",
     ),
     "tenants": Bound(By.NOBODY),
     "offboardings": Bound(By.NOBODY),

@@ -180,6 +180,51 @@ def test_what_strangers_may_ask_takes_no_tenants_place():
     assert (log.dropped, log._rows[-1].verb) == (0, "create")
 
 
+def test_a_flood_that_fills_the_day_is_counted_and_others_are_written_as_before():
+    """DOS-08: nobody erases what others did by what they do. Writes are no way around it."""
+    written([make_record()])
+    full = partition_sizes()[f"api_requests_{datetime.now(UTC):%Y%m%d}"]
+
+    def flood(log: RequestLog) -> None:
+        for number in range(900):
+            refused = number % 3 == 0
+            log.put_nowait(
+                make_record(
+                    tenant="mallory",
+                    actor=f"m{number % 2}" if number < 800 else f"invented{number}",
+                    verb="create",
+                    path=f"/api/v1/namespaces/x/configmaps/{number}",
+                    code=403 if refused else 201,
+                    allowed=not refused,
+                )
+            )
+
+    async def run() -> None:
+        log = RequestLog(conninfo(), day_bytes=full)
+        flood(log)
+        log.put_nowait(make_record(tenant="quiet"))
+        await log._flush_once()
+        for _ in range(3):
+            log.put_nowait(make_record(tenant="quiet", verb="delete"))
+            await log._flush_once()  # it looks what the day has taken
+        before = await sync_to_async(kept().filter(tenant="mallory").count)()
+        flood(log)
+        for _ in range(30):
+            log.put_nowait(make_record(tenant="quiet", verb="update"))
+        assert len(log._sums_beyond) <= audit_requests._KINDS_BEYOND + 2
+        await log.stop()
+        assert log.dropped == 0
+        after = await sync_to_async(kept().filter(tenant="mallory").count)()
+        assert after - before <= audit_requests._KINDS_BEYOND + 2
+
+    asyncio.run(run())
+    mallorys = kept().filter(tenant="mallory")
+    assert mallorys.aggregate(Sum("count"))["count__sum"] == 1800
+    assert mallorys.filter(code=403).aggregate(Sum("count"))["count__sum"] == 600
+    assert mallorys.filter(actor="m1").aggregate(Sum("count"))["count__sum"] == 800
+    assert kept().filter(tenant="quiet", count=1).count() == 34
+
+
 def test_hostile_texts_fit_and_hold_no_secret():
     written(
         [make_record(path="/x\0" + "é" * 5000, actor="a" * 9999, user_agent="Bearer abcdefghijklmnop", tenant="acme")]

@@ -170,6 +170,7 @@ class Command(BaseCommand):
             audit_policy_file=flags["audit_policy_file"],
             audit_log_path=flags["audit_log_path"],
             reads_in_full=settings.API_REQUESTS_READS_IN_FULL,
+            requests_day_bytes=settings.API_REQUESTS_KEEP_BYTES // max(settings.API_REQUESTS_DAYS_AT_LEAST, 1),
             authentication=authentication.AuthenticationOptions.of_flags(flags),
             authorization=authorization.AuthorizationOptions.of_flags(flags),
             stored_mebibytes=settings.TENANT_STORED_MEBIBYTES,
