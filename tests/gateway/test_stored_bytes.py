@@ -101,7 +101,8 @@ def test_what_grows_beyond_the_bound_is_refused_in_the_words_of_a_quota(
     assert owner.patch(f"{MAPS}/new", filled("new", 300), "apply", fieldManager="me").status == 403
     assert owner.post(MAPS, filled("dry", 300), dryRun="All").status == 403
     assert owner.patch(f"{MAPS}/c0", {"data": {"more": "x" * 100 * KILO}}, dryRun="All").status == 403
-    assert taken(small, tenant)[0] == counted
+    # Nothing of it is kept; what the product's own controllers write meanwhile is no more than some bytes.
+    assert abs(taken(small, tenant)[0] - counted) < KILO
 
 
 def test_what_shrinks_or_goes_always_may_and_makes_room(small: Server, tenant: str, owner: Caller) -> None:
