@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,8 +25,7 @@ import orjson
 from kube.objects.managedfields import without_owners
 from store.engine import Engine
 from store.fairqueue import FairQueue
-from store.postgresql.connections import AWAY
-from store.postgresql.leadership import RETRY_SECONDS, leader_election
+from store.postgresql.leadership import RETRY_SECONDS, CheckLeadership, lead
 from store.types import Delete, Event, EventType, Key, PreconditionFailed, Range, Stored, StoreError, Update
 
 logger = logging.getLogger(__name__)
@@ -81,15 +80,9 @@ class GarbageCollector:
 
     async def run(self) -> None:
         """Wait to become the leader, work, and wait again whenever the database went away."""
-        while True:
-            try:
-                async with leader_election(self._conninfo, LEADER_LOCK, "tenantry-lifecycle") as check_leadership:
-                    await self._lead(check_leadership)
-            except (*AWAY, StoreError) as error:
-                logger.warning("the lifecycle worker starts over: %s", type(error).__name__)
-            await asyncio.sleep(RETRY_SECONDS)
+        await lead(self._conninfo, LEADER_LOCK, "tenantry-lifecycle", self._lead)
 
-    async def _lead(self, check_leadership: Callable[[], Awaitable[None]]) -> None:
+    async def _lead(self, check_leadership: CheckLeadership) -> None:
         self._restart.clear()
         self._queue.clear()
         self._dependents.clear()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -21,9 +21,8 @@ from kube.authorization.aggregation import aggregated_rules, choices_of, with_ru
 from kube.authorization.rbac import GROUP
 from store.engine import Engine
 from store.fairqueue import FairQueue
-from store.postgresql.connections import AWAY
-from store.postgresql.leadership import RETRY_SECONDS, leader_election
-from store.types import Create, Event, Key, Operation, PreconditionFailed, Range, Stored, StoreError, Update
+from store.postgresql.leadership import CheckLeadership, lead
+from store.types import Create, Event, Key, Operation, PreconditionFailed, Range, Stored, Update
 
 logger = logging.getLogger(__name__)
 
@@ -43,15 +42,9 @@ class ClusterRoleController:
 
     async def run(self) -> None:
         """Lead, or wait to, and start over whenever the database went away."""
-        while True:
-            try:
-                async with leader_election(self._conninfo, LEADER_LOCK, "tenantry-clusterroles") as check_leadership:
-                    await self._lead(check_leadership)
-            except (*AWAY, StoreError) as error:
-                logger.warning("the worker of cluster roles starts over: %s", type(error).__name__)
-            await asyncio.sleep(RETRY_SECONDS)
+        await lead(self._conninfo, LEADER_LOCK, "tenantry-clusterroles", self._lead)
 
-    async def _lead(self, check_leadership: Callable[[], Awaitable[None]]) -> None:
+    async def _lead(self, check_leadership: CheckLeadership) -> None:
         self._queue.clear()
         undo = self._store.subscribe(self._note)
         try:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import orjson
@@ -23,9 +23,8 @@ from kube.workspaces import namespacecontents as contents
 from kube.workspaces.namespacecontents import ROOT_CERTIFICATES, SERVICE_ACCOUNT
 from store.engine import Engine
 from store.fairqueue import FairQueue
-from store.postgresql.connections import AWAY
-from store.postgresql.leadership import RETRY_SECONDS, leader_election
-from store.types import Check, Create, Event, EventType, Key, Operation, PreconditionFailed, Stored, StoreError, Update
+from store.postgresql.leadership import CheckLeadership, lead
+from store.types import Check, Create, Event, EventType, Key, Operation, PreconditionFailed, Stored, Update
 from tenants.clusters.objects import CLUSTER_LABEL
 
 logger = logging.getLogger(__name__)
@@ -59,15 +58,9 @@ class NamespaceContentsController:
 
     async def run(self) -> None:
         """Lead, or wait to, and start over whenever the database went away."""
-        while True:
-            try:
-                async with leader_election(self._conninfo, LEADER_LOCK, "tenantry-namespaces") as check_leadership:
-                    await self._lead(check_leadership)
-            except (*AWAY, StoreError) as error:
-                logger.warning("the worker of namespaces' contents starts over: %s", type(error).__name__)
-            await asyncio.sleep(RETRY_SECONDS)
+        await lead(self._conninfo, LEADER_LOCK, "tenantry-namespaces", self._lead)
 
-    async def _lead(self, check_leadership: Callable[[], Awaitable[None]]) -> None:
+    async def _lead(self, check_leadership: CheckLeadership) -> None:
         self._queue.clear()
         self._due.clear()
         undo = self._store.subscribe(self._note)

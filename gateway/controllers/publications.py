@@ -23,7 +23,7 @@ import logging
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -46,8 +46,7 @@ from kube.requests.logicalclusters import ROOT, full_path, is_tenant_space, spac
 from kube.workspaces.namespacecontents import ROOT_CERTIFICATES, SERVICE_ACCOUNT, service_account
 from store.engine import Engine
 from store.fairqueue import FairQueue
-from store.postgresql.connections import AWAY
-from store.postgresql.leadership import RETRY_SECONDS, leader_election
+from store.postgresql.leadership import RETRY_SECONDS, CheckLeadership, lead
 from store.types import (
     Check,
     Create,
@@ -110,15 +109,9 @@ class PublicationController:
 
     async def run(self) -> None:
         """Wait to become the leader, work, and wait again whenever the database went away."""
-        while True:
-            try:
-                async with leader_election(self._conninfo, LEADER_LOCK, "tenantry-published") as check_leadership:
-                    await self._lead(check_leadership)
-            except (*AWAY, StoreError) as error:
-                logger.warning("the worker of published objects starts over: %s", type(error).__name__)
-            await asyncio.sleep(RETRY_SECONDS)
+        await lead(self._conninfo, LEADER_LOCK, "tenantry-published", self._lead)
 
-    async def _lead(self, check_leadership: Callable[[], Awaitable[None]]) -> None:
+    async def _lead(self, check_leadership: CheckLeadership) -> None:
         self._forget()
         undo = self._store.subscribe(self._note, lost=self._restart.set)
 

@@ -50,8 +50,7 @@ from kube.workspaces.types import (
 from store.engine import Engine
 from store.fairqueue import FairQueue
 from store.garbagecollection import Holds
-from store.postgresql.connections import AWAY
-from store.postgresql.leadership import RETRY_SECONDS, leader_election
+from store.postgresql.leadership import CheckLeadership, lead
 from store.types import (
     AllSpaces,
     Check,
@@ -64,7 +63,6 @@ from store.types import (
     PreconditionFailed,
     Range,
     Stored,
-    StoreError,
     Update,
 )
 
@@ -104,14 +102,11 @@ class WorkspaceController:
 
     async def run(self) -> None:
         """Lead, or wait to, and start over whenever the database went away."""
-        while True:
-            try:
-                async with leader_election(self._conninfo, LEADER_LOCK, "tenantry-workspaces") as check_leadership:
-                    await self._enqueue_existing()
-                    await self._queue.run(check_leadership, every=_IDLE_SECONDS)
-            except (*AWAY, StoreError) as error:
-                logger.warning("the worker of workspaces starts over: %s", type(error).__name__)
-            await asyncio.sleep(RETRY_SECONDS)
+        await lead(self._conninfo, LEADER_LOCK, "tenantry-workspaces", self._lead)
+
+    async def _lead(self, check_leadership: CheckLeadership) -> None:
+        await self._enqueue_existing()
+        await self._queue.run(check_leadership, every=_IDLE_SECONDS)
 
     async def _enqueue_existing(self) -> None:
         """Note what an earlier worker left, and tenants from before their spaces had a logical cluster."""

@@ -10,8 +10,9 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -27,6 +28,7 @@ from kube.kinds.openings import Opening, openings_from
 from kube.requests.status import ServiceUnavailable
 from store.postgresql.connections import AWAY
 from store.postgresql.dedicatedconnection import DedicatedConnection
+from store.postgresql.leadership import CheckLeadership
 from store.supervision import Supervised
 from tenants.clusters.changes import CHANNEL
 from tenants.clusters.client import ClusterUnusable, Outcome, access_to, client_to, object_path, tls_context
@@ -40,6 +42,7 @@ ROLES_SECONDS: Final = 60.0
 """How old the rules of a cluster's roles may be before they are read anew; a reading that fails keeps them."""
 
 _AGAIN_SECONDS: Final = 2.0
+_EACH_SECONDS: Final = 1.0
 _READ_SECONDS: Final = 5.0
 _COLUMNS: Final = ("id", "name", "server", "tenant_role", "opened", "sealed_credential")
 _ROWS: Final = "SELECT id, name, server, tenant_role, opened, encode(sealed_credential, 'hex') FROM clusters WHERE kind = 'external'"
@@ -234,3 +237,25 @@ def _roles(row: Row) -> WorkspaceRoles | None:
             return None
         rules[role] = role_from(answer.body).rules
     return WorkspaceRoles.of(rules, {name: role for role, name in roles_on(row).items()})
+
+
+async def follow_each(
+    clusters: Clusters, what: str, follow: Callable[[str], Awaitable[object]], check_leadership: CheckLeadership
+) -> None:
+    """``follow`` each cluster in a task of its own, from when it can be used until it cannot; ends by what the check raises.
+
+    ``what`` is followed, in the tasks' names.
+    """
+    tasks: dict[str, Supervised] = {}
+    try:
+        while True:
+            for name in clusters.names - tasks.keys():
+                tasks[name] = Supervised(f"{what} of {name}", partial(follow, name))
+                tasks[name].start()
+            for name in tasks.keys() - clusters.names:
+                await tasks.pop(name).stop()
+            await check_leadership()
+            await asyncio.sleep(_EACH_SECONDS)
+    finally:
+        for task in tasks.values():
+            await task.stop()

@@ -14,7 +14,7 @@ import contextlib
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ import orjson
 
 from gateway.resources.kinds import definitions
 from gateway.resources.objects import timestamp
-from gateway.upstream.clusters import Clusters
+from gateway.upstream.clusters import Clusters, follow_each
 from gateway.upstream.gatewayreading import Unserved, read_document, read_list
 from gateway.upstream.placements import placement_in
 from kube.authorization.placedrights import MEMBERS, PREFIX
@@ -42,9 +42,7 @@ from kube.kinds.openings import (
 from kube.requests.logicalclusters import full_path, tenant_of
 from kube.requests.status import StatusError
 from store.engine import Engine
-from store.postgresql.connections import AWAY
-from store.postgresql.leadership import RETRY_SECONDS, leader_election
-from store.supervision import Supervised
+from store.postgresql.leadership import lead
 from store.types import (
     AllSpaces,
     Create,
@@ -90,27 +88,12 @@ class OpenedObjects:
 
     async def run(self) -> None:
         """Wait until this process leads, and look at every cluster now and then."""
-        while True:
-            try:
-                async with leader_election(self._conninfo, LEADER_LOCK, "tenantry-opened") as check_leadership:
-                    await self._lead(check_leadership)
-            except AWAY:
-                await asyncio.sleep(RETRY_SECONDS)
-
-    async def _lead(self, check_leadership: Callable[[], Awaitable[None]]) -> None:
-        tasks: dict[str, Supervised] = {}
-        try:
-            while True:
-                for name in self._clusters.names - tasks.keys():
-                    tasks[name] = Supervised(f"what {name} opens", partial(self._follow, name))
-                    tasks[name].start()
-                for name in tasks.keys() - self._clusters.names:
-                    await tasks.pop(name).stop()
-                await check_leadership()
-                await asyncio.sleep(_CHECK_SECONDS)
-        finally:
-            for task in tasks.values():
-                await task.stop()
+        await lead(
+            self._conninfo,
+            LEADER_LOCK,
+            "tenantry-opened",
+            partial(follow_each, self._clusters, "openings", self._follow),
+        )
 
     async def _follow(self, cluster: str) -> None:
         """Look at one cluster, however long it takes: the others do not wait for it."""

@@ -20,7 +20,7 @@ import logging
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -39,8 +39,7 @@ from kube.requests.durations import parse_time
 from kube.requests.status import ServiceUnavailable, StatusError
 from store.engine import Engine
 from store.fairqueue import FairQueue
-from store.postgresql.connections import AWAY
-from store.postgresql.leadership import RETRY_SECONDS, leader_election
+from store.postgresql.leadership import RETRY_SECONDS, CheckLeadership, lead
 from store.supervision import Supervised
 from store.types import AllSpaces, Delete, Event, Key, PreconditionFailed, Range, Stored, StoreError, Update
 from tenants.clusters.client import object_path
@@ -90,15 +89,9 @@ class PlacedCopies:
 
     async def run(self) -> None:
         """Wait until this process leads, and work for every cluster by itself."""
-        while True:
-            try:
-                async with leader_election(self._conninfo, LEADER_LOCK, "tenantry-copies") as check_leadership:
-                    await self._lead(check_leadership)
-            except (*AWAY, StoreError) as error:
-                logger.warning("the worker of copies on clusters starts over: %s", type(error).__name__)
-            await asyncio.sleep(RETRY_SECONDS)
+        await lead(self._conninfo, LEADER_LOCK, "tenantry-copies", self._lead)
 
-    async def _lead(self, check_leadership: Callable[[], Awaitable[None]]) -> None:
+    async def _lead(self, check_leadership: CheckLeadership) -> None:
         tasks: dict[str, Supervised] = {}
         looked = float("-inf")
         self._leads = True

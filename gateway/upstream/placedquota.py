@@ -15,7 +15,7 @@ import logging
 import math
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
@@ -46,8 +46,7 @@ from kube.quota.usage import QuotaExceeded, Scope, read_scopes
 from kube.requests.status import BadRequest, ServiceUnavailable, StatusError
 from store.engine import Engine
 from store.fairqueue import FairQueue
-from store.postgresql.connections import AWAY
-from store.postgresql.leadership import RETRY_SECONDS, leader_election
+from store.postgresql.leadership import CheckLeadership, lead
 from store.supervision import Supervised
 from store.types import AllSpaces, Event, Key, StoreError
 
@@ -196,21 +195,20 @@ class PlacedUsageController:
 
     async def run(self) -> None:
         """Wait until this process leads, then look."""
-        while True:
-            try:
-                async with leader_election(self._conninfo, LEADER_LOCK, "tenantry-placed-quota") as check_leadership:
-                    while True:
-                        await self._look(None)
-                        await self._look_where_told(check_leadership)
-            except AWAY:
-                await asyncio.sleep(RETRY_SECONDS)
-            finally:
-                for task in self._tasks.values():
-                    await task.stop()
-                self._tasks.clear()
-                self._queues.clear()
+        await lead(self._conninfo, LEADER_LOCK, "tenantry-placed-quota", self._lead)
 
-    async def _look_where_told(self, check_leadership: Callable[[], Awaitable[None]]) -> None:
+    async def _lead(self, check_leadership: CheckLeadership) -> None:
+        try:
+            while True:
+                await self._look(None)
+                await self._look_where_told(check_leadership)
+        finally:
+            for task in self._tasks.values():
+                await task.stop()
+            self._tasks.clear()
+            self._queues.clear()
+
+    async def _look_where_told(self, check_leadership: CheckLeadership) -> None:
         until = time.monotonic() + LOOK_SECONDS
         while time.monotonic() < until:
             await check_leadership()

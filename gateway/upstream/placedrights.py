@@ -18,7 +18,7 @@ import contextlib
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -27,7 +27,7 @@ import orjson
 
 from gateway.resources.objects import timestamp
 from gateway.upstream.client import BadGateway
-from gateway.upstream.clusters import Clusters
+from gateway.upstream.clusters import Clusters, follow_each
 from gateway.upstream.gatewayreading import read_events, read_list
 from gateway.upstream.placements import Placement, placement_in
 from kube.authorization.leastrole import ROLES
@@ -35,16 +35,13 @@ from kube.authorization.placedrights import ClusterRbac, placed_rights
 from kube.authorization.rbac import GROUP, Binding, Role, binding_from, role_from
 from kube.requests.status import StatusError
 from store.engine import Engine
-from store.postgresql.connections import AWAY
-from store.postgresql.leadership import RETRY_SECONDS, leader_election
-from store.supervision import Supervised
+from store.postgresql.leadership import lead
 from store.types import AllSpaces, Create, Delete, Event, Key, Operation, PreconditionFailed, Range, StoreError, Update
 
 logger = logging.getLogger(__name__)
 
 LEADER_LOCK: Final = 0x7E6A_0007
 REST_SECONDS: Final = 5.0
-_LOOK_SECONDS: Final = 1.0
 _KINDS: Final[Mapping[str, Callable[[Mapping[str, Any]], Role | Binding]]] = {
     "roles": role_from,
     "rolebindings": binding_from,
@@ -80,27 +77,9 @@ class PlacedRights:
 
     async def run(self) -> None:
         """Wait until this process leads, and follow every cluster."""
-        while True:
-            try:
-                async with leader_election(self._conninfo, LEADER_LOCK, "tenantry-rights") as check_leadership:
-                    await self._lead(check_leadership)
-            except AWAY:
-                await asyncio.sleep(RETRY_SECONDS)
-
-    async def _lead(self, check_leadership: Callable[[], Awaitable[None]]) -> None:
-        tasks: dict[str, Supervised] = {}
-        try:
-            while True:
-                for name in self._clusters.names - tasks.keys():
-                    tasks[name] = Supervised(f"rights of {name}", partial(self._follow, name))
-                    tasks[name].start()
-                for name in tasks.keys() - self._clusters.names:
-                    await tasks.pop(name).stop()
-                await check_leadership()
-                await asyncio.sleep(_LOOK_SECONDS)
-        finally:
-            for task in tasks.values():
-                await task.stop()
+        await lead(
+            self._conninfo, LEADER_LOCK, "tenantry-rights", partial(follow_each, self._clusters, "rights", self._follow)
+        )
 
     async def _follow(self, cluster: str) -> None:
         while True:

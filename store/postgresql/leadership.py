@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
 from psycopg import OperationalError
 
+from store.postgresql.connections import AWAY
 from store.postgresql.dedicatedconnection import DedicatedConnection
+from store.types import StoreError
+
+logger = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 1.0
 
@@ -19,13 +24,28 @@ ANSWER_SECONDS: Final = 5.0
 """A session that does not answer for this long is given up, and the lock with it."""
 
 
-@asynccontextmanager
-async def leader_election(conninfo: str, lock: int, name: str) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-    """Wait until this process leads, and lead until the block ends.
+CheckLeadership = Callable[[], Awaitable[None]]
+"""Raises one of ``AWAY`` when the session is gone, and the lock with it."""
 
-    Call what it gives now and then: it raises one of ``store.postgresql.connections.AWAY`` when the session is gone, and the lock
-    with it.
+
+async def lead(conninfo: str, lock: int, name: str, work: Callable[[CheckLeadership], Awaitable[object]]) -> None:
+    """Do ``work`` whenever this process leads, until cancelled.
+
+    ``work`` calls now and then what it is given. It may end at any time, and begins anew once the database is back, or the
+    history that it went by is another one: it must not rely on what it has done before. ``name`` is that of its session.
     """
+    while True:
+        try:
+            async with leader_election(conninfo, lock, name) as check_leadership:
+                await work(check_leadership)
+        except (*AWAY, StoreError) as error:
+            logger.warning("%s starts over: %s", name, type(error).__name__)
+        await asyncio.sleep(RETRY_SECONDS)
+
+
+@asynccontextmanager
+async def leader_election(conninfo: str, lock: int, name: str) -> AsyncIterator[CheckLeadership]:
+    """Wait until this process leads, and lead until the block ends, calling now and then what is given."""
     gone = False
 
     def lost() -> None:
