@@ -192,8 +192,9 @@ def _track(
     """Take what changed from its owners and give it to the writer."""
     # 1. What the write added, changed or removed, without what this endpoint does not write (``status``).
     comparison = compare(structure, old, new)
-    touched = without(comparison.touched, write.reset)
-    removed = without(comparison.removed, write.reset)
+    touched, removed = comparison.touched, comparison.removed
+    if write.reset:
+        touched, removed = without(touched, write.reset), without(removed, write.reset)
     # 2. Everybody loses what was changed, the writer's earlier entry too: an update owns what it set last.
     kept = _taken(managers, dict.fromkeys(managers, touched), removed)
     # 3. The writer owns it, joined with what it owned before in this version and was not taken in step 2.
@@ -348,6 +349,8 @@ def _conflict(conflicts: dict[_Manager, Fields]) -> Conflict:
 
 def _capped(managers: _Managers) -> _Managers:
     """Merge the oldest updates of each version until no more than the bound are left."""
+    if len(managers) <= MAX_UPDATE_MANAGERS:
+        return managers
     updates = [manager for manager in managers if manager.operation == "Update"]
     excess = len(updates) - MAX_UPDATE_MANAGERS
     if excess <= 0:
@@ -375,12 +378,10 @@ def _capped(managers: _Managers) -> _Managers:
 
 def _requested(new: Mapping[str, Any], live: Mapping[str, Any] | None, write: Write) -> _Managers:
     """The owners that a write starts from: those in the request if they are valid, else the live object's."""
-    before = _entries_of(live or {})
-    if write.subresource:
-        return _decode(before)
-    asked = (new.get("metadata") or {}).get("managedFields")
+    before = _entries_of(live) if live is not None else []
+    asked = None if write.subresource else (new.get("metadata") or {}).get("managedFields")
     if asked is None or asked == before:
-        return _decode(before)
+        return _decode(before) if before else {}
     if asked in ([], [{}]):
         return {}
     return _decode(asked, trusted=False) or _decode(before)
@@ -421,6 +422,9 @@ def _current(structure: Structure, managers: _Managers, write: Write) -> _Manage
 
 
 def _encode(managers: _Managers) -> list[dict[str, Any]]:
+    if len(managers) < 2:
+        return [entry.encode(manager) for manager, entry in managers.items()]
+
     def order(item: tuple[_Manager, _Entry]) -> tuple[str, str, str, str, str]:
         manager, entry = item
         return (manager.operation, entry.time or "", manager.name, entry.version, manager.subresource)
