@@ -129,8 +129,7 @@ class FullListing(tuple[Stored, ...]):  # noqa: SLOT001 - the joined bytes are k
         return b",".join([stored.data for stored in self])
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(NamedTuple):
     """Objects of a range at one revision, ordered by (namespace, name); with a space first for Everywhere."""
 
     items: Sequence[Stored]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -174,6 +175,7 @@ def without_owners(entries: Any, uids: Collection[str], *, all_gone: bool) -> li
     return _encode({manager: entry for manager, entry in left.items() if entry.fields})
 
 
+@lru_cache(maxsize=1024)
 def manager_from_user_agent(agent: str) -> str:
     """The field manager of a request that names none: what stands before the first slash of its User-Agent."""
     name = "".join(character for character in agent.split("/", 1)[0] if character.isprintable())
@@ -397,10 +399,9 @@ def _decode(entries: Any, *, trusted: bool = True) -> _Managers:
             operation, version = entry["operation"], entry["apiVersion"]
             name, subresource = entry.get("manager", ""), entry.get("subresource", "")
             time = entry.get("time")
-            texts = (version, name, subresource, time or "")
             if operation not in ("Apply", "Update") or not version or entry["fieldsType"] != "FieldsV1":
                 return {}
-            if not all(isinstance(text, str) for text in texts):
+            if not (type(version) is type(name) is type(subresource) is type(time or "") is str):
                 return {}
             fields = entry.get("fieldsV1") or {}
             manager = _Manager(name, operation, version if operation == "Update" else "", subresource)

@@ -93,6 +93,7 @@ def rows_of(operations: Sequence[Operation]) -> Rows:
     """
     rows: list[Row] = []
     changed: dict[Key, int] = {}
+    checked: list[Row] = []
     for operation in operations:
         key = operation.key
         if not (key.space and key.resource and key.name):
@@ -101,15 +102,16 @@ def rows_of(operations: Sequence[Operation]) -> Rows:
         if "\0" in text or (len(text) * 4 > KEY_BYTES and len(text.encode()) > KEY_BYTES):
             raise ValueError("a key is too long or holds a NUL character")
         if isinstance(operation, Check):
-            rows.append(Row(CHECK, key, operation.expected, "", b"", b""))
+            rows.append(row := Row(CHECK, key, operation.expected, "", b"", b""))
+            checked.append(row)
             continue
         expected = 0 if isinstance(operation, Create) else operation.expected
         rows.append(Row(_TYPES[type(operation)], key, expected, *encode(operation.body)))
         if key in changed:
             raise ValueError("a write changes an object once")
         changed[key] = expected
-    for row in rows:
-        if row.type == CHECK and changed.get(row.key, row.expected) != row.expected:
+    for row in checked:
+        if row.key in changed and changed[row.key] != row.expected:
             raise ValueError("a write expects two revisions of one object")
     return tuple(rows)
 
