@@ -339,8 +339,9 @@ def _line(row: RequestRecord) -> str:
         f"{row.sum_id or row.request_id or uuid.uuid4()}\t{row.created_at.isoformat()}\t"
         f"{_texts(_WHO, row.tenant, row.space, row.actor, row.authenticator, row.credential, row.verb)}\t"
         f"{_texts(_WHERE, row.path)}\t{row.code}\t{'t' if row.allowed else 'f'}\t{_texts(_WHY, row.step, row.reason)}\t"
-        f"{row.latency if row.latency < LONGEST else LONGEST}\t{row.count}\t"
-        f"{_NULL if row.ip_address is None else row.ip_address}\t{_texts(_AGENT, row.user_agent)}\t{row.request_id}\t{_written(row.trace).translate(_ESCAPED) if row.trace else _NULL}\n"
+        f"{min(row.latency, LONGEST)}\t{row.count}\t"
+        f"{_NULL if row.ip_address is None else row.ip_address}\t{_texts(_AGENT, row.user_agent)}\t"
+        f"{row.request_id}\t{_written(row.trace).translate(_ESCAPED) if row.trace else _NULL}\n"
     )
 
 
@@ -350,9 +351,7 @@ def _texts(limits: tuple[int, ...], *texts: str) -> str:
 
 
 def _escaped(limits: tuple[int, ...], texts: tuple[str, ...]) -> str:
-    return "\t".join(
-        [clean_text(text, limit).translate(_ESCAPED) for text, limit in zip(texts, limits, strict=True)]
-    )
+    return "\t".join([clean_text(text, limit).translate(_ESCAPED) for text, limit in zip(texts, limits, strict=True)])
 
 
 def _written(trace: tuple[Decision, ...]) -> str:

@@ -95,8 +95,7 @@ class TenantSizes:
             waiter = asyncio.get_running_loop().create_future()
             self._waiting[tenant].append(waiter)
             await waiter
-        if asked < 0:
-            asked = 0
+        asked = max(asked, 0)
         self._under_way[tenant] += asked
         try:
             return await commit(rows)

@@ -125,9 +125,7 @@ class Request:
 
     def weigh(self, data: bytes) -> None:
         """Count a body, or a stored object that is to be changed. Raises ``TooHeavy``."""
-        values = weight(data)
-        if values > self.weight:
-            self.weight = values
+        self.weight = max(self.weight, weight(data))
         long = len(data) > LONG_YAML and b"yaml" in self.headers.get(b"accept", b"")
         if (long or self.weight > HEAVY) and self.light:
             raise TooHeavy

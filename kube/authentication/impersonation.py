@@ -94,10 +94,7 @@ def impersonation_request_of(headers: Iterable[tuple[bytes, bytes]]) -> Imperson
     Any header with the prefix counts, so that a misspelt one is never taken for none; and an empty user is an error,
     where kube-apiserver lets the request run as the caller (HDR-01, HDR-04, HDR-07).
     """
-    asked: list[tuple[bytes, bytes]] = []
-    for name, value in headers:
-        if name[:12].lower() == _PREFIX:
-            asked.append((name.lower(), value))  # noqa: PERF401 - most requests have none, and no list is the quickest
+    asked = [(name.lower(), value) for name, value in headers if name[:12].lower() == _PREFIX]
     if not asked:
         return None
     users: list[str] = []

@@ -50,13 +50,13 @@ def config_map_causes(body: dict[str, Any]) -> list[Cause]:
     data, binary = body.get("data", {}), body.get("binaryData", {})
     causes: list[Cause] = []
     for key in data:
-        for reason in data_key(key):
-            causes.append(invalid(key_path("data", key), key, reason))
+        if reasons := data_key(key):
+            causes += [invalid(key_path("data", key), key, reason) for reason in reasons]
         if key in binary:
             causes.append(invalid(key_path("data", key), key, "duplicate of key present in binaryData"))
     for key in binary:
-        for reason in data_key(key):
-            causes.append(invalid(key_path("binaryData", key), key, reason))
+        if reasons := data_key(key):
+            causes += [invalid(key_path("binaryData", key), key, reason) for reason in reasons]
     size = len("".join(data.values()).encode()) + (sum(map(_decoded_size, binary.values())) if binary else 0)
     if size > MAX_DATA:
         causes.append(too_long("[]", MAX_DATA))

@@ -49,14 +49,13 @@ def metadata_causes(metadata: dict[str, Any], *, namespaced: bool, rule: Rule, p
     prefix = metadata.get("generateName", "")
     if prefix:
         masked = names.mask_trailing_dash(prefix)
-        for reason in rule(masked):
-            causes.append(invalid(f"{path}.generateName", prefix, reason))
+        if reasons := rule(masked):
+            causes += [invalid(f"{path}.generateName", prefix, reason) for reason in reasons]
     name = metadata.get("name", "")
     if not name:
         causes.append(required(f"{path}.name", "name or generateName is required"))
-    else:
-        for reason in rule(name):
-            causes.append(invalid(f"{path}.name", name, reason))
+    elif reasons := rule(name):
+        causes += [invalid(f"{path}.name", name, reason) for reason in reasons]
     causes += _namespace_causes(metadata.get("namespace", ""), namespaced, path)
     for field, judge in _JUDGED:
         if value := metadata.get(field):

@@ -171,9 +171,9 @@ def key_parameters(keys: Sequence[Key]) -> tuple[Texts, ...]:
 
 def answer_of(result: PGresult) -> Answer:
     """The answer to ``COMMIT`` in the binary form."""
-    outcome, revision, batch, epoch, compacted, before, before_batch, *arrays = (
+    outcome, revision, batch, epoch, compacted, before, before_batch, *arrays = [
         result.get_value(0, column) for column in range(10)
-    )
+    ]
     return Answer(
         (outcome or b"").decode(),
         LogPosition((epoch or b"").decode(), _number(revision), _number(batch)),
@@ -217,7 +217,7 @@ def outcomes_of(writes: Sequence[Rows], answer: Answer) -> tuple[list[list[Store
             if given is not None:
                 kept = b"%b%d%b" % (row.head, given, row.tail)
                 results.append(Stored(row.key, given, kept))
-                events.append(Event(EventType(row.type), row.key, given, kept, data))
+                events.append(Event(_EVENTS[row.type], row.key, given, kept, data))
             elif refusal is None and (found != row.expected or (not found and row.type in _NEED_A_ROW)):
                 refusal = PreconditionFailed(row.key, Stored(row.key, found, data) if found and data else None)
         if refusal is None and not results and any(row.type != CHECK for row in rows):
@@ -227,4 +227,5 @@ def outcomes_of(writes: Sequence[Rows], answer: Answer) -> tuple[list[list[Store
     return outcomes, events
 
 
+_EVENTS: Final = {str(each): each for each in EventType}
 _NEED_A_ROW: Final = (str(EventType.MODIFIED), str(EventType.DELETED))

@@ -104,7 +104,7 @@ class TenantQuotaAdmission(NoopPlugin):
         try:
             if self._concerns(stored, *attributes.resource.storage_key):
                 self._line_up(stored.key.space, *attributes.resource.place)
-            elif not _makes(attributes.together):
+            elif Create not in map(type, attributes.together):
                 return ()
             quota = self._quota(stored)
             change = _change(attributes, quota, datetime.fromtimestamp(attributes.now, UTC))
@@ -204,13 +204,6 @@ def _change(attributes: Attributes, quota: TenantQuota, now: datetime) -> dict[s
         counted = quota.counted(made.key.group, made.key.resource, made.body, now=now)
         change = {name: change.get(name, _NONE) + counted.get(name, _NONE) for name in {**change, **counted}}
     return {name: amount for name, amount in change.items() if amount.nanos}
-
-
-def _makes(operations: Sequence[Operation]) -> bool:
-    for operation in operations:
-        if type(operation) is Create:
-            return True
-    return False
 
 
 def _made(operations: Sequence[Operation]) -> Iterator[Create]:
