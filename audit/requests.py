@@ -69,8 +69,14 @@ _COPY: Final = f"COPY {{}} ({', '.join(_COLUMNS)}) FROM STDIN"
 _NULL: Final = "\\N"
 _ESCAPED: Final = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
 
-_SHORT: Final = 256
-"""Characters of a text that is worth remembering; it bounds what the memory can grow to."""
+_WHO: Final = (63, 512, 253, 32, 128, 32)
+_WHERE: Final = (1024,)
+_WHY: Final = (63, 512)
+_AGENT: Final = (256,)
+"""How many characters are kept of texts that come again together."""
+
+_SHORT: Final = 384
+"""Characters of texts that are worth remembering; it bounds what the memory can grow to."""
 _NAMESPACE: Final = re.compile(r".*?/namespaces/[^/?]+")
 _DAYS: Final = 8
 """Days whose partition is known by name."""
@@ -330,22 +336,22 @@ def _add(sums: dict[_Kind, RequestRecord], kind: _Kind, record: RequestRecord) -
 def _line(row: RequestRecord) -> str:
     """The row in COPY's text format: psycopg, a value at a time, takes more than half as long again."""
     return (
-        f"{row.sum_id or row.request_id or uuid.uuid4()}\t{row.created_at.isoformat()}\t{_text(row.tenant, 63)}\t"
-        f"{_text(row.space, 512)}\t{_text(row.actor, 253)}\t{_text(row.authenticator, 32)}\t"
-        f"{_text(row.credential, 128)}\t{_text(row.verb, 32)}\t{_text(row.path, 1024)}\t{row.code}\t"
-        f"{'t' if row.allowed else 'f'}\t{_text(row.step, 63)}\t{_text(row.reason, 512)}\t{min(row.latency, LONGEST)}\t"
-        f"{row.count}\t{_NULL if row.ip_address is None else row.ip_address}\t{_text(row.user_agent, 256)}\t"
+        f"{row.sum_id or row.request_id or uuid.uuid4()}\t{row.created_at.isoformat()}\t"
+        f"{_texts(_WHO, row.tenant, row.space, row.actor, row.authenticator, row.credential, row.verb)}\t"
+        f"{_texts(_WHERE, row.path)}\t{row.code}\t{'t' if row.allowed else 'f'}\t{_texts(_WHY, row.step, row.reason)}\t"
+        f"{min(row.latency, LONGEST)}\t{row.count}\t"
+        f"{_NULL if row.ip_address is None else row.ip_address}\t{_texts(_AGENT, row.user_agent)}\t"
         f"{row.request_id}\t{_written(row.trace).translate(_ESCAPED) if row.trace else _NULL}\n"
     )
 
 
-def _text(text: str, limit: int) -> str:
-    """What somebody else has written, as it may stand in a line, of so many characters at most."""
-    return text and (_remembered(text, limit) if len(text) <= _SHORT else _escaped(text, limit))
+def _texts(limits: tuple[int, ...], *texts: str) -> str:
+    """What somebody else has written, as it may stand in columns of a line, of so many characters each at most."""
+    return _remembered(limits, texts) if len("".join(texts)) <= _SHORT else _escaped(limits, texts)
 
 
-def _escaped(text: str, limit: int) -> str:
-    return clean_text(text, limit).translate(_ESCAPED)
+def _escaped(limits: tuple[int, ...], texts: tuple[str, ...]) -> str:
+    return "\t".join([clean_text(text, limit).translate(_ESCAPED) for text, limit in zip(texts, limits, strict=True)])
 
 
 def _written(trace: tuple[Decision, ...]) -> str:

@@ -9,13 +9,10 @@ from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
-from store.types import AllSpaces, Event, EventType, FullListing, Range, Stored
+from store.types import AllSpaces, Event, EventType, FullListing, Place, Range, Stored
 
 ListKey = tuple[str, str, str]
 """Where an object stands in a listing: (space, namespace, name)."""
-
-Whole = tuple[str, str, str, str | None] | tuple[str, str]
-"""A ``Range`` of all namespaces (``None``), or an ``AllSpaces``; to make one of those costs more than to look it up."""
 
 OVERHEAD_BYTES = 500
 """What an object costs in memory besides its data: key, strings, dictionary and order entries."""
@@ -85,11 +82,11 @@ class Cache:
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
-        self._caches: OrderedDict[Whole, ResourceCache] = OrderedDict()
-        self._loading: dict[Range | AllSpaces, list[Event]] = {}
+        self._caches: OrderedDict[Place, ResourceCache] = OrderedDict()
+        self._loading: dict[Place, list[Event]] = {}
         self.bytes = 0
 
-    def find(self, selection: Whole, now: float) -> ResourceCache | None:
+    def find(self, selection: Place, now: float) -> ResourceCache | None:
         """The cache of a whole resource, if it is held."""
         cache = self._caches.get(selection)
         if cache is not None:
@@ -115,7 +112,8 @@ class Cache:
     def apply(self, event: Event) -> None:
         """Take one event into whatever caches it concerns."""
         space, group, resource, _, _ = event.key
-        for selection in (Range(space, group, resource), AllSpaces(group, resource)):
+        selections: tuple[Place, ...] = ((space, group, resource, None), (group, resource))
+        for selection in selections:
             cache = self._caches.get(selection)
             if cache is not None:
                 self.bytes += cache.apply(event)
@@ -140,7 +138,7 @@ class Cache:
     def __len__(self) -> int:
         return len(self._caches)
 
-    def _drop(self, selection: Whole) -> None:
+    def _drop(self, selection: Place) -> None:
         self.bytes -= self._caches.pop(selection).bytes
 
     def _trim(self) -> None:

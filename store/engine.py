@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -160,19 +160,23 @@ class Engine:
 
     def peek(self, key: Key) -> Stored | None:
         """See ``store.interface.Store``."""
-        cache = self._known(key)
-        return None if cache is None else cache.items.get((key.space, key.namespace, key.name))
-
-    def holds(self, key: Key, stored: Stored | None) -> bool:
-        """See ``store.interface.Store``."""
-        cache = self._known(key)
-        return cache is not None and cache.items.get((key.space, key.namespace, key.name)) is stored
-
-    def _known(self, key: Key) -> ResourceCache | None:
         now = clock()
         if now >= self._follower.silent_from:
             return None
-        return self._cache.find((key.space, key.group, key.resource, None), now)
+        space, group, resource, namespace, name = key
+        cache = self._cache.find((space, group, resource, None), now)
+        return None if cache is None else cache.items.get((space, namespace, name))
+
+    def holds(self, known: Iterable[tuple[Key, Stored | None]]) -> bool:
+        """See ``store.interface.Store``."""
+        now = clock()
+        if now >= self._follower.silent_from:
+            return False
+        for (space, group, resource, namespace, name), stored in known:
+            cache = self._cache.find((space, group, resource, None), now)
+            if cache is None or cache.items.get((space, namespace, name)) is not stored:
+                return False
+        return True
 
     async def get(self, key: Key, *, cached: bool = False) -> Stored | None:
         """See ``store.interface.Store``."""
@@ -207,8 +211,8 @@ class Engine:
                 await self._verify_history()
         elif not (isinstance(selection, Range) and self.leases.cover(selection.space, now)):
             await self._barrier()
-        whole = _whole(selection)
-        cache = self._cache.find(whole, now) or await self._resource(whole)
+        whole = (*selection[:3], None) if isinstance(selection, Range) else selection
+        cache = self._cache.find(whole, now) or await self._resource(_whole(selection))
         if exact is not None and exact != self.revision:
             cache = await self._resource_at(selection, exact)
         items, remaining = cache.listing(selection, after, limit)

@@ -77,9 +77,12 @@ class TenantSizes:
         self, room: Room, rows: Rows, commit: Callable[[Rows], Awaitable[Sequence[Stored]]]
     ) -> Sequence[Stored]:
         """Commit a write that has room, or leaves no less than before. Raises what ``room.refused`` returns."""
-        tenant = room.tenant
-        asked = sum(len(row.head) + len(row.tail) + _REVISION_BYTES for row in rows if row.type in _KEEPING)
-        if not self._fits(tenant, asked, room.limit - await self.of(tenant)):
+        tenant, asked = room.tenant, 0
+        for row in rows:
+            if row.type in _KEEPING:
+                asked += len(row.head) + len(row.tail) + _REVISION_BYTES
+        taken = self._taken if self._taken is not None else await self._known()
+        if not self._fits(tenant, asked, room.limit - taken.get(tenant, 0)):
             # What is kept together with the object is the product's own, and decides nothing.
             asked = await self._growth(rows) if await self._growth(rows[:1]) > 0 else 0
         while asked > 0:
@@ -100,9 +103,10 @@ class TenantSizes:
             self._under_way[tenant] -= asked
             if not self._under_way[tenant]:
                 del self._under_way[tenant]
-            for waiter in self._waiting.pop(tenant, ()):
-                if not waiter.done():
-                    waiter.set_result(None)
+            if tenant in self._waiting:
+                for waiter in self._waiting.pop(tenant):
+                    if not waiter.done():
+                        waiter.set_result(None)
 
     def _fits(self, tenant: str, asked: int, free: int) -> bool:
         held = self._under_way.get(tenant, 0)

@@ -38,8 +38,11 @@ class AllSpaces(NamedTuple):
     resource: str
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+Place = tuple[str, str, str, str | None] | tuple[str, str]
+"""A ``Range`` or an ``AllSpaces`` as it is looked up: to make one of those costs more than to find what is there."""
+
+
+class Stored(NamedTuple):
     """An object as it is kept: ``data`` is its final JSON, ``metadata.resourceVersion`` included."""
 
     key: Key
@@ -55,8 +58,7 @@ class EventType(StrEnum):
     DELETED = "DELETED"
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """One entry of the change log. For DELETED ``data`` is the last state with the deletion's revision.
 
     ``previous`` is the data before the change (``None`` for ADDED), so that selectors can turn a MODIFIED
@@ -129,8 +131,7 @@ class FullListing(tuple[Stored, ...]):  # noqa: SLOT001 - the joined bytes are k
         return b",".join([stored.data for stored in self])
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(NamedTuple):
     """Objects of a range at one revision, ordered by (namespace, name); with a space first for Everywhere."""
 
     items: Sequence[Stored]

@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from itertools import islice
 
-from store.types import AllSpaces, Event, Range, RevisionTooOld, SlowWatcher, StoreError
+from store.types import AllSpaces, Event, Place, Range, RevisionTooOld, SlowWatcher, StoreError
 
 Replay = Callable[[Range | AllSpaces, int], Awaitable[tuple[Sequence[Event], int]]]
 """Reads a page of a selection's log above a revision: the events, and how far the page reaches."""
@@ -53,7 +53,7 @@ class WatchBroadcaster:
         """Every event up to this revision has reached the watches that were open when it was published."""
         self._fan: deque[tuple[Event, Iterator[Watch]]] = deque()
         self._fanning = False
-        self._open: dict[Range | AllSpaces, dict[Watch, None]] = {}
+        self._open: dict[Place, dict[Watch, None]] = {}
 
     def restart(self, revision: int) -> None:
         """Continuity is lost: begin anew behind ``revision`` and end all watches."""
@@ -71,10 +71,10 @@ class WatchBroadcaster:
         for event in events:
             self._bytes += weight(event)
             space, group, resource, namespace, _ = event.key
-            selections: tuple[Range | AllSpaces, ...] = (
-                Range(space, group, resource, None),
-                Range(space, group, resource, namespace),
-                AllSpaces(group, resource),
+            selections: tuple[Place, ...] = (
+                (space, group, resource, None),
+                (space, group, resource, namespace),
+                (group, resource),
             )
             for selection in selections:
                 watches = self._open.get(selection)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -113,6 +114,7 @@ def missing_tenant_quotas_create(hard: Mapping[str, str]) -> None:
             synchronous.commit([Create(*tenant_quota_object(name, hard))])
 
 
+@lru_cache(maxsize=4096)
 def tenant_quota_key(tenant: str) -> Key:
     """Where a tenant's quota is kept."""
     return Key(space_of(tenant), *tenantquotas.TENANT_QUOTAS, "", tenantquotas.NAME)

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 from kube.authentication.identity import Principal
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Credentials:
     """What a request shows: the peer's certificate (DER) and the ``Authorization`` header, as sent.
 
@@ -26,7 +26,7 @@ class Credentials:
         if self.authorization is not None:
             scheme, _, token = self.authorization.strip(" \t").partition(" ")
             if token and scheme.lower() == "bearer":
-                object.__setattr__(self, "bearer", token)
+                self.bearer = token
 
     def __repr__(self) -> str:
         return "Credentials(…)"

@@ -35,6 +35,7 @@ class _Verified:
 
     claims: ServiceAccountClaims
     principal: Principal
+    named: Sequence[tuple[Key, Reference]]
     good: dict[Key, Stored] = field(default_factory=dict)
 
 
@@ -75,12 +76,10 @@ class ServiceAccountAuthenticator:
         return await self._accept(self._verify(token, _digest(token, _written(audiences)), audiences, now))
 
     async def _accept(self, verified: _Verified) -> Principal:
-        claims = verified.claims
-        await self._require(verified, "serviceaccounts", claims.account)
-        if claims.secret is not None:
-            await self._require(verified, "secrets", claims.secret)
-        if claims.pod is not None:
-            await self._require(verified, "pods", claims.pod)
+        for key, reference in verified.named:
+            stored = self._store.peek(key)
+            if stored is None or verified.good.get(key) is not stored:
+                await self._require(verified, key, reference)
         return verified.principal
 
     def _verify(self, token: str, digest: bytes, audiences: Sequence[str], now: float) -> _Verified:
@@ -93,7 +92,7 @@ class ServiceAccountAuthenticator:
             raise Refused(str(error)) from None
         if len(self._verified) >= _REMEMBERED:
             self._verified.clear()
-        verified = self._verified[digest] = _Verified(claims, self._principal(claims))
+        verified = self._verified[digest] = _Verified(claims, self._principal(claims), _named(claims))
         return verified
 
     def _principal(self, claims: ServiceAccountClaims) -> Principal:
@@ -113,10 +112,9 @@ class ServiceAccountAuthenticator:
             not_after=float(claims.expires_at),
         )
 
-    async def _require(self, verified: _Verified, resource: str, reference: Reference) -> None:
+    async def _require(self, verified: _Verified, key: Key, reference: Reference) -> None:
         """What the token names still is what it was; looked up on every use, read again only when it has changed."""
-        claims = verified.claims
-        key = Key(claims.cluster, "", resource, claims.namespace, reference.name)
+        resource = key.resource
         stored = self._store.peek(key) or await self._store.get(key, cached=True)
         if stored is None:
             raise Refused(f"what the token is bound to ({resource}) is gone")
@@ -128,6 +126,16 @@ class ServiceAccountAuthenticator:
         if "deletionTimestamp" in metadata:
             raise Refused(f"what the token is bound to ({resource}) is being deleted")
         verified.good[key] = stored
+
+
+def _named(claims: ServiceAccountClaims) -> Sequence[tuple[Key, Reference]]:
+    """The objects that a token rests on."""
+    named = (("serviceaccounts", claims.account), ("secrets", claims.secret), ("pods", claims.pod))
+    return [
+        (Key(claims.cluster, "", resource, claims.namespace, reference.name), reference)
+        for resource, reference in named
+        if reference is not None
+    ]
 
 
 def _written(audiences: Sequence[str]) -> str:

@@ -274,6 +274,9 @@ def bump_generation(kind: Kind, old: Body, new: Body) -> None:
 
 def unchanged(old: Body, new: Body) -> bool:
     """Whether a write would change nothing but the times of managed fields."""
+    for name, value in new.items():
+        if name != "metadata" and old.get(name) != value:
+            return False
     return same(_bare(old), _bare(new))
 
 

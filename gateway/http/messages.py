@@ -126,8 +126,9 @@ class Request:
     def weigh(self, data: bytes) -> None:
         """Count a body, or a stored object that is to be changed. Raises ``TooHeavy``."""
         self.weight = max(self.weight, weight(data))
-        shown = len(data) if b"yaml" in self.headers.get(b"accept", b"") else 0
-        self.require_light(heavy=self.weight > HEAVY or shown > LONG_YAML)
+        long = len(data) > LONG_YAML and b"yaml" in self.headers.get(b"accept", b"")
+        if (long or self.weight > HEAVY) and self.light:
+            raise TooHeavy
 
     def counted(self, decode: Callable[[ValueCount], T]) -> T:
         """What ``decode`` makes of a body whose bytes do not tell how many values it holds. Raises ``TooHeavy``."""

@@ -13,6 +13,43 @@ from store.types import Key
 _NO_TURN: Final = contextlib.nullcontext()
 
 
+class _Lock(asyncio.Lock):
+    """A lock, and how many hold it or want it."""
+
+    users = 0
+
+
+class _Turn(contextlib.AbstractAsyncContextManager[None]):
+    """The turn of one writer; of the lock nothing is left when nobody wants it any longer."""
+
+    __slots__ = ("_lock", "_locks", "_name")
+
+    def __init__(self, locks: dict[Hashable, _Lock], name: Hashable) -> None:
+        self._locks = locks
+        self._name = name
+
+    async def __aenter__(self) -> None:
+        lock = self._locks.get(self._name)
+        if lock is None:
+            lock = self._locks[self._name] = _Lock()
+        self._lock = lock
+        lock.users += 1
+        try:
+            await lock.acquire()
+        except BaseException:
+            self._leave()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._lock.release()
+        self._leave()
+
+    def _leave(self) -> None:
+        self._lock.users -= 1
+        if not self._lock.users:
+            del self._locks[self._name]
+
+
 class KeyedLocks:
     """Locks by name that exist only while somebody holds or wants them.
 
@@ -22,7 +59,7 @@ class KeyedLocks:
 
     def __init__(self) -> None:
         self._wanted: set[tuple[str, ...]] = set()
-        self._locks: dict[Hashable, tuple[asyncio.Lock, int]] = {}
+        self._locks: dict[Hashable, _Lock] = {}
 
     def line_up(self, space: str, namespace: str, *, wanted: bool) -> None:
         """Let the writers of a namespace take turns from now on, or no longer."""
@@ -37,6 +74,8 @@ class KeyedLocks:
 
     def of_quotas(self, key: Key, *, updates: bool = False) -> contextlib.AbstractAsyncContextManager[None]:
         """One writer at a time where turns are wanted; no waiting elsewhere. Most updates change nothing that counts."""
+        if not self._wanted:
+            return _NO_TURN
         tenant = space_of(tenant_of(key.space))
         names: list[Hashable] = []
         if (key.space, key.namespace) in self._wanted:
@@ -49,27 +88,13 @@ class KeyedLocks:
     async def _turns(self, names: Sequence[Hashable]) -> AsyncIterator[None]:
         async with contextlib.AsyncExitStack() as turns:
             for name in names:
-                await turns.enter_async_context(self._turn(name))
+                await turns.enter_async_context(_Turn(self._locks, name))
             yield
 
     def of_tenant_quota(self, space: str) -> contextlib.AbstractAsyncContextManager[None]:
         """One writer at a time of what is used of the quota in a tenant's space; whoever holds it takes no other turn."""
-        return self._turn((space,))
+        return _Turn(self._locks, (space,))
 
     def of_object(self, key: Key) -> contextlib.AbstractAsyncContextManager[None]:
         """One writer at a time."""
-        return self._turn(key)
-
-    @contextlib.asynccontextmanager
-    async def _turn(self, name: Hashable) -> AsyncIterator[None]:
-        lock, users = self._locks.get(name) or (asyncio.Lock(), 0)
-        self._locks[name] = (lock, users + 1)
-        try:
-            async with lock:
-                yield
-        finally:
-            lock, users = self._locks[name]
-            if users == 1:
-                del self._locks[name]
-            else:
-                self._locks[name] = (lock, users - 1)
+        return _Turn(self._locks, key)

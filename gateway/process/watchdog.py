@@ -11,12 +11,14 @@ from contextlib import asynccontextmanager
 from types import FrameType
 from typing import Final
 
-from store.supervision import Supervised
-
 HOLD_SECONDS: Final = 0.02
 """Longer than this nobody should hold the loop."""
 
 LOOK_SECONDS: Final = 0.01
+
+WORKING_SECONDS: Final = 0.001
+"""Less processor time than this between two looks holds nobody up: then the loop is left in peace."""
+
 _PLACES_MAX: Final = 100
 _FLOORS: Final = frozenset({"portal", "gateway", "access", "tenants", "store", "audit", "kube"})
 
@@ -24,30 +26,28 @@ _FLOORS: Final = frozenset({"portal", "gateway", "access", "tenants", "store", "
 class Watchdog:
     """Counts the times that the loop was held, by the place in our code that a look at the stack found.
 
-    What counts is the processor time of the loop's own thread: a machine that is busy with others holds no loop.
+    What counts is the processor time of the loop's own thread: a machine that is busy with others holds no loop. A thread
+    looks at it, and asks the loop for a beat while it works: as long as none comes, somebody holds it.
     """
 
     def __init__(self) -> None:
         self.holds: dict[str, int] = {}
         self.longest = 0.0
-        self._beat = 0.0
+        self._asked: tuple[float, float] | None = None
+        """When a beat was asked for that has not come yet: in processor time, and in time."""
         self._place = ""
-        self._stopped = threading.Event()
+        self._stopped = False
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
         """Watch the running loop."""
-        self._beat = time.thread_time()
-        heart = Supervised("watchdog", self._live)
-        heart.start()
-        clock = time.pthread_getcpuclockid(threading.get_ident())
-        looker = threading.Thread(target=self._look, args=(threading.get_ident(), clock), name="watchdog", daemon=True)
+        loop = asyncio.get_running_loop()
+        looker = threading.Thread(target=self._look, args=(threading.get_ident(), loop), name="watchdog", daemon=True)
         looker.start()
         try:
             yield
         finally:
-            self._stopped.set()
-            await heart.stop()
+            self._stopped = True
             await asyncio.to_thread(looker.join)
 
     def render(self) -> list[str]:
@@ -59,29 +59,38 @@ class Watchdog:
             f"tenantry_event_loop_longest_hold_seconds {self.longest:.6f}",
         ]
 
-    async def _live(self) -> None:
-        while True:
-            due = time.monotonic() + LOOK_SECONDS
-            await asyncio.sleep(LOOK_SECONDS)
-            now = time.thread_time()
-            # Many short turns of the loop are no hold: none of them makes the beat late.
-            held, self._beat = min(now - self._beat, time.monotonic() - due), now
-            self.longest = max(self.longest, held)
-            if held > HOLD_SECONDS:
-                place = self._place or "unknown"
-                if place not in self.holds and len(self.holds) >= _PLACES_MAX:
-                    place = "_other"
-                self.holds[place] = self.holds.get(place, 0) + 1
-            self._place = ""
+    def _beat(self) -> None:
+        """In the loop: it goes on."""
+        asked = self._asked
+        if asked is None:
+            return
+        # Many short turns of the loop are no hold: none of them makes the beat late.
+        held = min(time.thread_time() - asked[0], time.monotonic() - asked[1])
+        self.longest = max(self.longest, held)
+        if held > HOLD_SECONDS:
+            place = self._place or "unknown"
+            if place not in self.holds and len(self.holds) >= _PLACES_MAX:
+                place = "_other"
+            self.holds[place] = self.holds.get(place, 0) + 1
+        self._asked = None
 
-    def _look(self, thread: int, clock: int) -> None:
-        """In a thread of its own: see where the loop's thread is while no beat comes."""
-        while not self._stopped.wait(LOOK_SECONDS):
-            beat = self._beat
-            if time.clock_gettime(clock) - beat > HOLD_SECONDS / 2 and not self._place:
+    def _look(self, thread: int, loop: asyncio.AbstractEventLoop) -> None:
+        """In a thread of its own: ask for beats, and see where the loop's thread is while none comes."""
+        clock = time.pthread_getcpuclockid(thread)
+        before = time.clock_gettime(clock)
+        while not self._stopped:
+            time.sleep(LOOK_SECONDS)
+            used, asked = time.clock_gettime(clock), self._asked
+            if asked is None:
+                if used - before > WORKING_SECONDS:
+                    self._place = ""
+                    self._asked = used, time.monotonic()
+                    loop.call_soon_threadsafe(self._beat)
+            elif used - asked[0] > LOOK_SECONDS / 2 and not self._place:
                 place = _place(sys._current_frames().get(thread))  # noqa: SLF001 - the one way to see it
-                if beat == self._beat:
+                if asked is self._asked:
                     self._place = place
+            before = used
 
 
 def _place(frame: FrameType | None) -> str:

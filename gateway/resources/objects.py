@@ -159,11 +159,12 @@ def decode_fields(
         decoded = fieldvalidation.decode_fields(
             value, schema, kind=kind.name, version=kind.version, converted=converted
         )
-    problems = fieldvalidation.problems(decoded.unknown, said_twice or [])
-    if problems and mode == "Strict":
-        raise fieldvalidation.DecodeError(kind.name, kind.version, fieldvalidation.strict_decoding_error(problems))
-    if problems and mode == "Warn":
-        request.warnings.extend(problems)
+    if decoded.unknown or said_twice:
+        problems = fieldvalidation.problems(decoded.unknown, said_twice or [])
+        if mode == "Strict":
+            raise fieldvalidation.DecodeError(kind.name, kind.version, fieldvalidation.strict_decoding_error(problems))
+        if mode == "Warn":
+            request.warnings.extend(problems)
     result: dict[str, Any] = decoded.value
     metadata = result.setdefault("metadata", {})
     if kind.resource.custom and isinstance(metadata, dict):

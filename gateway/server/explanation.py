@@ -7,7 +7,7 @@ the caller's own connection and transaction, and again for as long as they ask f
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
@@ -280,7 +280,7 @@ class Snapshot:
         """See ``store.interface.Store``: everything is read in its turn."""
         return None
 
-    def holds(self, key: Key, stored: Stored | None) -> bool:  # noqa: ARG002
+    def holds(self, known: Iterable[tuple[Key, Stored | None]]) -> bool:  # noqa: ARG002
         """See ``store.interface.Store``."""
         return False
 

@@ -127,6 +127,8 @@ class Resource:
     Custom objects are kept under the identity of their definition, so that another definition of the same name
     (a tenant's own beside a published one, a later one) never shows them (TS10 to TS12).
     """
+    storage_version: Version = field(init=False, repr=False, compare=False)
+    """The version in which objects are kept."""
     kept: dict[Any, Any] = field(init=False, default_factory=dict, repr=False, compare=False)
     """What others have worked out of it, by a name of theirs: it is kept here, and so goes with the definition.
 
@@ -138,6 +140,8 @@ class Resource:
         object.__setattr__(self, "storage_key", (group, self.plural))
         kept = f"{self.plural}:{self.definition}" if self.definition else self.plural
         object.__setattr__(self, "place", (group, kept))
+        storing = next((version for version in self.versions if version.storage), self.versions[0])
+        object.__setattr__(self, "storage_version", storing)
 
     @property
     def persistent(self) -> bool:
@@ -148,11 +152,6 @@ class Resource:
     def preferred(self) -> Version:
         """The first served version."""
         return next(version for version in self.versions if version.served)
-
-    @property
-    def storage_version(self) -> Version:
-        """The version in which objects are kept."""
-        return next((version for version in self.versions if version.storage), self.versions[0])
 
     @property
     def qualified_name(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final
 
 from kube.kinds.resources import parse_api_version
@@ -27,18 +28,26 @@ def fill_defaults(body: Body) -> None:
     fill = _DEFAULTS.get(key)
     if fill is not None:
         fill(body)
-    for condition in (body.get("status") or {}).get("conditions") or ():
-        for field in _CONDITION_TIMES.get(key, ()):
-            condition.setdefault(field, None)
+    times = _CONDITION_TIMES.get(key)
+    if times is not None:
+        for condition in (body.get("status") or {}).get("conditions") or ():
+            for field in times:
+                condition.setdefault(field, None)
 
 
 def key_of(body: Body) -> tuple[str, str]:
     """(group, kind) of an object, with the version where versions have defaults of their own; empty for no kind."""
+    group = _group(body.get("apiVersion", ""))
+    return ("", "") if group is None else (group, body.get("kind", ""))
+
+
+@lru_cache(maxsize=256)
+def _group(api_version: str) -> str | None:
     try:
-        group, version = parse_api_version(body.get("apiVersion", ""))
+        group, version = parse_api_version(api_version)
     except ValueError:
-        return ("", "")
-    return (f"{group}/{version}" if group == "autoscaling" else group, body.get("kind", ""))
+        return None
+    return f"{group}/{version}" if group == "autoscaling" else group
 
 
 def _default(body: Body, field: str, value: Any) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -174,6 +175,7 @@ def without_owners(entries: Any, uids: Collection[str], *, all_gone: bool) -> li
     return _encode({manager: entry for manager, entry in left.items() if entry.fields})
 
 
+@lru_cache(maxsize=1024)
 def manager_from_user_agent(agent: str) -> str:
     """The field manager of a request that names none: what stands before the first slash of its User-Agent."""
     name = "".join(character for character in agent.split("/", 1)[0] if character.isprintable())
@@ -192,8 +194,9 @@ def _track(
     """Take what changed from its owners and give it to the writer."""
     # 1. What the write added, changed or removed, without what this endpoint does not write (``status``).
     comparison = compare(structure, old, new)
-    touched = without(comparison.touched, write.reset)
-    removed = without(comparison.removed, write.reset)
+    touched, removed = comparison.touched, comparison.removed
+    if write.reset:
+        touched, removed = without(touched, write.reset), without(removed, write.reset)
     # 2. Everybody loses what was changed, the writer's earlier entry too: an update owns what it set last.
     kept = _taken(managers, dict.fromkeys(managers, touched), removed)
     # 3. The writer owns it, joined with what it owned before in this version and was not taken in step 2.
@@ -348,6 +351,8 @@ def _conflict(conflicts: dict[_Manager, Fields]) -> Conflict:
 
 def _capped(managers: _Managers) -> _Managers:
     """Merge the oldest updates of each version until no more than the bound are left."""
+    if len(managers) <= MAX_UPDATE_MANAGERS:
+        return managers
     updates = [manager for manager in managers if manager.operation == "Update"]
     excess = len(updates) - MAX_UPDATE_MANAGERS
     if excess <= 0:
@@ -375,12 +380,10 @@ def _capped(managers: _Managers) -> _Managers:
 
 def _requested(new: Mapping[str, Any], live: Mapping[str, Any] | None, write: Write) -> _Managers:
     """The owners that a write starts from: those in the request if they are valid, else the live object's."""
-    before = _entries_of(live or {})
-    if write.subresource:
-        return _decode(before)
-    asked = (new.get("metadata") or {}).get("managedFields")
+    before = _entries_of(live) if live is not None else []
+    asked = None if write.subresource else (new.get("metadata") or {}).get("managedFields")
     if asked is None or asked == before:
-        return _decode(before)
+        return _decode(before) if before else {}
     if asked in ([], [{}]):
         return {}
     return _decode(asked, trusted=False) or _decode(before)
@@ -396,10 +399,9 @@ def _decode(entries: Any, *, trusted: bool = True) -> _Managers:
             operation, version = entry["operation"], entry["apiVersion"]
             name, subresource = entry.get("manager", ""), entry.get("subresource", "")
             time = entry.get("time")
-            texts = (version, name, subresource, time or "")
             if operation not in ("Apply", "Update") or not version or entry["fieldsType"] != "FieldsV1":
                 return {}
-            if not all(isinstance(text, str) for text in texts):
+            if not (type(version) is type(name) is type(subresource) is type(time or "") is str):
                 return {}
             fields = entry.get("fieldsV1") or {}
             manager = _Manager(name, operation, version if operation == "Update" else "", subresource)
@@ -421,6 +423,9 @@ def _current(structure: Structure, managers: _Managers, write: Write) -> _Manage
 
 
 def _encode(managers: _Managers) -> list[dict[str, Any]]:
+    if len(managers) < 2:
+        return [entry.encode(manager) for manager, entry in managers.items()]
+
     def order(item: tuple[_Manager, _Entry]) -> tuple[str, str, str, str, str]:
         manager, entry = item
         return (manager.operation, entry.time or "", manager.name, entry.version, manager.subresource)

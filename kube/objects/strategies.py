@@ -9,7 +9,7 @@ status.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kube.kinds.reststrategies import empty_status
@@ -63,11 +63,13 @@ _OFF["apps", "StatefulSet"].append(("spec", "updateStrategy", "rollingUpdate", "
 
 
 def _settle(key: tuple[str, str], body: Body) -> None:
-    for path in _OFF.get(key, ()):
-        without = _without(body, path)
-        if without is not body:
-            body |= without
-    _write_zeros(key, body)
+    if key in _OFF:
+        for path in _OFF[key]:
+            without = _without(body, path)
+            if without is not body:
+                body |= without
+    if key in _ZEROS:
+        _write_zeros(_ZEROS[key], body)
 
 
 def _without(node: Any, path: tuple[str, ...]) -> Any:
@@ -93,8 +95,8 @@ def _without(node: Any, path: tuple[str, ...]) -> Any:
     return {**node, name: below}
 
 
-def _write_zeros(key: tuple[str, str], body: Body) -> None:
-    for path, zero in _ZEROS.get(key, {}).items():
+def _write_zeros(zeros: Mapping[str, Any], body: Body) -> None:
+    for path, zero in zeros.items():
         *parents, field = path.split(".")
         holder: Any = body
         for name in parents:

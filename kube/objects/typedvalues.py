@@ -15,6 +15,8 @@ from kube.objects.fieldpaths import MEMBER, Fields, item_key, item_value, text, 
 from kube.objects.patches import same
 
 _ABSENT: Final = object()
+_INNER: Final = frozenset((dict, list))
+"""What has places in it."""
 
 
 class TypedError(ValueError):
@@ -31,7 +33,7 @@ class Comparison(NamedTuple):
     @property
     def touched(self) -> Fields:
         """Everything that was added or modified."""
-        return union(self.added, self.modified)
+        return union(self.added, self.modified) if self.modified else self.added
 
 
 def validate(structure: Structure, value: Any, *, nulls: bool = True) -> None:
@@ -157,19 +159,23 @@ _Nodes = tuple[Fields | None, Fields | None, Fields | None]
 
 def _compare_maps(structure: Structure, old: Mapping[str, Any], new: Mapping[str, Any]) -> _Triple:
     result: _Triple = ({}, {}, {})
-    added, _, removed = result
+    added, modified, removed = result
+    fields, element = structure.fields, structure.element or DEDUCED
     for name, value in new.items():
         before = old.get(name, _ABSENT)
         if before is value:
             # Writes share what they leave alone with the old object: most of an object is skipped here.
             continue
         if before is _ABSENT:
-            added[f"f:{name}"] = _everything(structure.child(name) or DEDUCED, value)
-        else:
-            _note(result, f"f:{name}", _compare(structure.child(name) or DEDUCED, before, value))
-    for name, value in old.items():
-        if name not in new:
-            removed[f"f:{name}"] = _everything(structure.child(name) or DEDUCED, value)
+            added[f"f:{name}"] = _everything(fields.get(name) or element, value) if type(value) in _INNER else {}
+        elif type(value) in _INNER or type(before) in _INNER:
+            _note(result, f"f:{name}", _compare(fields.get(name) or element, before, value))
+        elif before != value or (type(before) is not type(value) and not same(before, value)):
+            modified[f"f:{name}"] = {}
+    if not old.keys() <= new.keys():
+        for name, value in old.items():
+            if name not in new:
+                removed[f"f:{name}"] = _everything(fields.get(name) or element, value)
     return result
 
 
@@ -237,13 +243,16 @@ def _note(result: _Triple, element: str, nodes: _Nodes) -> None:
 
 def _everything(structure: Structure, value: Any) -> dict[str, Any]:
     """The node of a value that came or went as a whole: every place in it, inner ones too."""
+    # What has nothing in it, as most, is a place and no more: it need not be looked up what it is declared as.
+    if not value or type(value) not in _INNER:
+        return {}
     if _is_granular_map(structure, value):
-        node: dict[str, Any] = {MEMBER: {}} if value else {}
+        node: dict[str, Any] = {MEMBER: {}}
         fields, element = structure.fields, structure.element or DEDUCED
         for name, member in value.items():
-            node[f"f:{name}"] = _everything(fields.get(name) or element, member)
+            node[f"f:{name}"] = _everything(fields.get(name) or element, member) if type(member) in _INNER else {}
         return node
-    if _is_granular_list(structure, value) and value:
+    if _is_granular_list(structure, value):
         item = structure.item
         return {
             MEMBER: {},

@@ -83,11 +83,13 @@ def child_of(path: str, name: str) -> str:
     return child
 
 
+@lru_cache(maxsize=16384)
 def is_tenant_space(path: str) -> bool:
     """Whether this is a tenant's own space: neither the system space nor a workspace below it."""
     return path.startswith("root:") and path.count(":") == 1
 
 
+@lru_cache(maxsize=16384)
 def is_workspace(path: str) -> bool:
     """Whether this is a workspace inside a tenant."""
     return path.startswith("root:") and path.count(":") > 1
@@ -105,6 +107,7 @@ class ClusterKind(IntEnum):
 _SYSTEM, _TENANT, _WORKSPACE = ClusterKind
 
 
+@lru_cache(maxsize=16384)
 def cluster_kind_of(path: str) -> ClusterKind:
     """The kind of a logical cluster."""
     if not path.startswith("root:"):

@@ -50,13 +50,14 @@ def config_map_causes(body: dict[str, Any]) -> list[Cause]:
     data, binary = body.get("data", {}), body.get("binaryData", {})
     causes: list[Cause] = []
     for key in data:
-        here = key_path("data", key)
-        causes += [invalid(here, key, reason) for reason in data_key(key)]
+        if reasons := data_key(key):
+            causes += [invalid(key_path("data", key), key, reason) for reason in reasons]
         if key in binary:
-            causes.append(invalid(here, key, "duplicate of key present in binaryData"))
+            causes.append(invalid(key_path("data", key), key, "duplicate of key present in binaryData"))
     for key in binary:
-        causes += [invalid(key_path("binaryData", key), key, reason) for reason in data_key(key)]
-    size = sum(len(value.encode()) for value in data.values()) + sum(map(_decoded_size, binary.values()))
+        if reasons := data_key(key):
+            causes += [invalid(key_path("binaryData", key), key, reason) for reason in reasons]
+    size = len("".join(data.values()).encode()) + (sum(map(_decoded_size, binary.values())) if binary else 0)
     if size > MAX_DATA:
         causes.append(too_long("[]", MAX_DATA))
     return causes

@@ -49,17 +49,17 @@ def metadata_causes(metadata: dict[str, Any], *, namespaced: bool, rule: Rule, p
     prefix = metadata.get("generateName", "")
     if prefix:
         masked = names.mask_trailing_dash(prefix)
-        causes += [invalid(f"{path}.generateName", prefix, reason) for reason in rule(masked)]
+        if reasons := rule(masked):
+            causes += [invalid(f"{path}.generateName", prefix, reason) for reason in reasons]
     name = metadata.get("name", "")
     if not name:
         causes.append(required(f"{path}.name", "name or generateName is required"))
-    else:
-        causes += [invalid(f"{path}.name", name, reason) for reason in rule(name)]
+    elif reasons := rule(name):
+        causes += [invalid(f"{path}.name", name, reason) for reason in reasons]
     causes += _namespace_causes(metadata.get("namespace", ""), namespaced, path)
-    causes += label_causes(metadata.get("labels", {}), f"{path}.labels")
-    causes += annotation_causes(metadata.get("annotations", {}), f"{path}.annotations")
-    causes += _owner_causes(metadata.get("ownerReferences", ()), f"{path}.ownerReferences")
-    causes += _finalizer_causes(metadata.get("finalizers", ()), f"{path}.finalizers")
+    for field, judge in _JUDGED:
+        if value := metadata.get(field):
+            causes += judge(value, f"{path}.{field}")
     return causes
 
 
@@ -127,7 +127,8 @@ def _namespace_causes(namespace: str, namespaced: bool, path: str) -> list[Cause
     if namespaced:
         if not namespace:
             return [required(f"{path}.namespace")]
-        return [invalid(f"{path}.namespace", namespace, reason) for reason in names.dns_label(namespace)]
+        reasons = names.dns_label(namespace)
+        return [invalid(f"{path}.namespace", namespace, reason) for reason in reasons] if reasons else []
     return [forbidden(f"{path}.namespace", "not allowed on this type")] if namespace else []
 
 
@@ -176,3 +177,12 @@ def _finalizer_causes(finalizers: Any, path: str) -> list[Cause]:
         detail = "finalizer orphan and foregroundDeletion cannot be both set"
         causes.append(invalid(path, list(finalizers), detail))
     return causes
+
+
+_JUDGED: Final[tuple[tuple[str, Callable[[Any, str], list[Cause]]], ...]] = (
+    ("labels", label_causes),
+    ("annotations", annotation_causes),
+    ("ownerReferences", _owner_causes),
+    ("finalizers", _finalizer_causes),
+)
+"""What most objects have nothing of."""

@@ -116,7 +116,7 @@ class Committer:
                 raise Unavailable("the store is closed")
             if not rows:
                 return []
-            if await self._leases.wait(spaces):
+            if self._leases.ending and await self._leases.wait(spaces):
                 continue
             write = Write(rows, epoch, deadline, asyncio.get_running_loop().create_future())
             self._queue.append(write)

@@ -278,6 +278,11 @@ class Leases:
                 del self._endings[space]
             done.set_result(None)
 
+    @property
+    def ending(self) -> bool:
+        """Whether any are being ended."""
+        return bool(self._endings)
+
     async def wait(self, spaces: Collection[str]) -> bool:
         """Wait for those that are being ended already; whether there were any."""
         under_way = {self._endings[space] for space in spaces if space in self._endings}

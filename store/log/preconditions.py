@@ -93,6 +93,7 @@ def rows_of(operations: Sequence[Operation]) -> Rows:
     """
     rows: list[Row] = []
     changed: dict[Key, int] = {}
+    checked: list[Row] = []
     for operation in operations:
         key = operation.key
         if not (key.space and key.resource and key.name):
@@ -101,15 +102,16 @@ def rows_of(operations: Sequence[Operation]) -> Rows:
         if "\0" in text or (len(text) * 4 > KEY_BYTES and len(text.encode()) > KEY_BYTES):
             raise ValueError("a key is too long or holds a NUL character")
         if isinstance(operation, Check):
-            rows.append(Row(CHECK, key, operation.expected, "", b"", b""))
+            rows.append(row := Row(CHECK, key, operation.expected, "", b"", b""))
+            checked.append(row)
             continue
         expected = 0 if isinstance(operation, Create) else operation.expected
         rows.append(Row(_TYPES[type(operation)], key, expected, *encode(operation.body)))
         if key in changed:
             raise ValueError("a write changes an object once")
         changed[key] = expected
-    for row in rows:
-        if row.type == CHECK and changed.get(row.key, row.expected) != row.expected:
+    for row in checked:
+        if row.key in changed and changed[row.key] != row.expected:
             raise ValueError("a write expects two revisions of one object")
     return tuple(rows)
 
@@ -169,9 +171,9 @@ def key_parameters(keys: Sequence[Key]) -> tuple[Texts, ...]:
 
 def answer_of(result: PGresult) -> Answer:
     """The answer to ``COMMIT`` in the binary form."""
-    outcome, revision, batch, epoch, compacted, before, before_batch, *arrays = (
+    outcome, revision, batch, epoch, compacted, before, before_batch, *arrays = [
         result.get_value(0, column) for column in range(10)
-    )
+    ]
     return Answer(
         (outcome or b"").decode(),
         LogPosition((epoch or b"").decode(), _number(revision), _number(batch)),
@@ -215,7 +217,7 @@ def outcomes_of(writes: Sequence[Rows], answer: Answer) -> tuple[list[list[Store
             if given is not None:
                 kept = b"%b%d%b" % (row.head, given, row.tail)
                 results.append(Stored(row.key, given, kept))
-                events.append(Event(EventType(row.type), row.key, given, kept, data))
+                events.append(Event(_EVENTS[row.type], row.key, given, kept, data))
             elif refusal is None and (found != row.expected or (not found and row.type in _NEED_A_ROW)):
                 refusal = PreconditionFailed(row.key, Stored(row.key, found, data) if found and data else None)
         if refusal is None and not results and any(row.type != CHECK for row in rows):
@@ -225,4 +227,5 @@ def outcomes_of(writes: Sequence[Rows], answer: Answer) -> tuple[list[list[Store
     return outcomes, events
 
 
+_EVENTS: Final = {str(each): each for each in EventType}
 _NEED_A_ROW: Final = (str(EventType.MODIFIED), str(EventType.DELETED))

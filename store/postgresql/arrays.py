@@ -50,6 +50,7 @@ class Bigints:
         self.items = items
 
 
+@lru_cache(maxsize=1024)
 def _header(element: int, count: int) -> bytes:
     return _HEADER.pack(1, 1, element, count, 1) if count else _HEADER.pack(0, 0, element, 0, 0)[:12]
 
@@ -101,7 +102,14 @@ class _BigintsDumper(Dumper):
 
 _DUMPERS: dict[type[Any], type[Dumper]] = {Texts: _TextsDumper, Blobs: _BlobsDumper, Bigints: _BigintsDumper}
 
-_ARRAYS: dict[type[Any], Callable[[Any], bytes]] = {Texts: _texts, Blobs: _blobs, Bigints: _bigints}
+_FORMS: dict[type[Any], Callable[[Any], bytes | None]] = {
+    Texts: _texts,
+    Blobs: _blobs,
+    Bigints: _bigints,
+    int: _QUAD.pack,
+    str: str.encode,
+    type(None): lambda _: None,
+}
 
 Parameter = Texts | Blobs | Bigints | int | str | None
 """What a statement of the store takes; ``None`` is NULL where a text may stand."""
@@ -114,15 +122,9 @@ def oid_of(value: Parameter) -> int:
     return _TEXT if value is None or isinstance(value, str) else _DUMPERS[type(value)].oid
 
 
-def dump(value: Parameter) -> bytes | None:
-    """A parameter in the binary form of its type."""
-    if value is None:
-        return None
-    if isinstance(value, int):
-        return _QUAD.pack(value)
-    if isinstance(value, str):
-        return value.encode()
-    return _ARRAYS[type(value)](value)
+def dumped(parameters: Sequence[Parameter]) -> list[bytes | None]:
+    """Parameters in the binary forms of their types."""
+    return [_FORMS[type(value)](value) for value in parameters]
 
 
 def bigints(data: bytes | None) -> list[int | None]:

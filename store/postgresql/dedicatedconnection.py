@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from psycopg import AsyncConnection, Error, OperationalError, errors, pq, sql
 from psycopg.pq.abc import PGconn, PGresult
 
-from store.postgresql.arrays import Parameter, dump, oid_of
+from store.postgresql.arrays import Parameter, dumped, oid_of
 from store.postgresql.connections import AWAY, PATIENCE_SECONDS, connection_settings
 from store.postgresql.timelines import TIMELINE, admit
 from store.types import Unavailable
@@ -71,8 +71,7 @@ class DedicatedConnection:
             name = self._prepared.get(statement)
             if name is None:
                 name = await self._prepare(connection.pgconn, statement, parameters)
-            values, formats = [dump(value) for value in parameters], [BINARY] * len(parameters)
-            connection.pgconn.send_query_prepared(name, values, formats, form)
+            connection.pgconn.send_query_prepared(name, dumped(parameters), [BINARY] * len(parameters), form)
             return await self._result(connection.pgconn)
         except BaseException as error:
             if not isinstance(error, Error) or isinstance(error, OperationalError):

@@ -12,7 +12,7 @@ import pytest
 from store.engine import Engine, Options
 from store.log.follower import HEALTHY_SECONDS
 from store.log.preconditions import parameters_of, rows_of
-from store.postgresql.arrays import dump, oid_of
+from store.postgresql.arrays import dumped, oid_of
 from store.postgresql.dedicatedconnection import BINARY, TEXT
 from store.postgresql.statements import COMMIT
 from store.types import Create, PreconditionFailed, RevisionTooOld, Unavailable, Update
@@ -123,7 +123,7 @@ def half_sent(conninfo: str) -> psycopg.Connection:
     pgconn.enter_pipeline_mode()
     pgconn.send_query_params(
         text.encode(),
-        [dump(value) for value in parameters],
+        dumped(parameters),
         param_types=[oid_of(value) for value in parameters],
         param_formats=[BINARY] * len(parameters),
         result_format=TEXT,

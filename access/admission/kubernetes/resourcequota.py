@@ -22,6 +22,7 @@ from store.interface import Store
 from store.types import Key, Operation, Range, Stored, Update
 
 _NONE: Final = Quantity()
+_QUOTAS: Final = ("", "resourcequotas")
 
 Resources = Callable[[str], Sequence[tuple[str, str, str]]]
 """The namespaced (group, plural) pairs that a logical cluster serves."""
@@ -66,9 +67,11 @@ class ResourceQuota(NoopPlugin):
         resource = attributes.resource
         if not attributes.namespace:
             return ()
-        require_short(attributes, "resourcequotas", "hard")
-        await require_room(self._store, attributes, "", "resourcequotas", RULES_MAX)
-        own = attributes.name if not resource.group and resource.plural == "resourcequotas" else ""
+        own = ""
+        if attributes.place == _QUOTAS:
+            require_short(attributes, "resourcequotas", "hard")
+            await require_room(self._store, attributes, "", "resourcequotas", RULES_MAX)
+            own = attributes.name
         place = Range(attributes.cluster, "", "resourcequotas", attributes.namespace)
         listing = await self._store.list(place, cached=True)
         if not listing.items:

@@ -30,8 +30,9 @@ class ReservedMetadata(NoopPlugin):
         if attributes.object is None or is_masters(attributes.principal):
             return
         body, old = attributes.object, attributes.old
+        metadata, metadata_before = body.get("metadata"), old.get("metadata") if old is not None else None
         for what, field in (("annotation", "annotations"), ("label", "labels")):
-            new, before = _of(body, field), _of(old, field)
+            new, before = _of(metadata, field), _of(metadata_before, field)
             if not new and not before:
                 continue
             for key in _changed(new, before):
@@ -39,8 +40,7 @@ class ReservedMetadata(NoopPlugin):
                     raise attributes.forbidden(f'modification of reserved {what}: "{key}"')
 
 
-def _of(body: Mapping[str, Any] | None, field: str) -> Mapping[str, Any]:
-    metadata = body.get("metadata") if body is not None else None
+def _of(metadata: Any, field: str) -> Mapping[str, Any]:
     found = metadata.get(field) if type(metadata) is dict else None
     # What is no mapping is for validation to refuse.
     return found if type(found) is dict else {}

@@ -59,12 +59,8 @@ class TenantPolicies:
         """
         place = cluster, namespace
         known = self._known.get(place)
-        if not newest and known is not None:
-            for key, stored in known.rests_on:
-                if not self._store.holds(key, stored):
-                    break
-            else:
-                return known
+        if not newest and known is not None and self._store.holds(known.rests_on):
+            return known
         if len(self._known) >= _REMEMBERED:
             self._known.clear()
         found = self._known[place] = await self._read(cluster, namespace, newest=newest)

@@ -104,7 +104,7 @@ class TenantQuotaAdmission(NoopPlugin):
         try:
             if self._concerns(stored, *attributes.resource.storage_key):
                 self._line_up(stored.key.space, *attributes.resource.place)
-            elif not any(isinstance(operation, Create) for operation in attributes.together):
+            elif Create not in map(type, attributes.together):
                 return ()
             quota = self._quota(stored)
             change = _change(attributes, quota, datetime.fromtimestamp(attributes.now, UTC))
