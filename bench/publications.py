@@ -1,7 +1,8 @@
-"""Published objects (AZ8): ``python -m bench.publications [FAULTS [TENANTS]]``.
+"""Published objects (AZ8): ``python -m bench.publications [FAULTS [TENANTS [FIRST]]]``.
 
-First kills, freezes and cuts of the worker while operators and tenants write, 2,000 unless told otherwise: every hundred
-all copies are looked at, and the first that is missing, stale or orphaned ends it. Then how long it takes until all of
+Kills, freezes and cuts of the worker while operators and tenants write, 2,000 unless told otherwise: every hundred
+all copies are looked at, and the first that is missing, stale or orphaned ends it. ``FIRST`` is how many an earlier run has
+had, which this one goes on behind. Before that, how long it takes until all of
 1,000 tenants have an object, its change, and not any more what was deleted, once the source was committed.
 """
 
@@ -42,9 +43,9 @@ def database(url: str, name: str) -> str:
     return own
 
 
-async def torment(url: str, faults: int) -> None:
-    """Rounds of faults, each with everything looked at in its end."""
-    begun, done = time.monotonic(), 0
+async def torment(url: str, first: int, faults: int) -> None:
+    """Rounds of faults, each with everything looked at in its end; every round has a seed of its own."""
+    begun, done = time.monotonic(), first
     while done < faults:
         async with Torment(url, done) as hurt:
             while hurt.faults < min(PER_ROUND, faults - done):
@@ -139,6 +140,7 @@ def main() -> None:
     """Start a PostgreSQL, torment the worker, then measure."""
     faults = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
     tenants = int(sys.argv[2]) if len(sys.argv) > 2 else 1000
+    first = int(sys.argv[3]) if len(sys.argv) > 3 else 0
     folder = Path(tempfile.mkdtemp(prefix="tenantry-publications-"))
     folder.chmod(0o711)
     server = PostgreSQL(folder / "postgresql", folder / "log")
@@ -147,7 +149,7 @@ def main() -> None:
         if tenants:
             asyncio.run(follow(database(server.owner_url, "publications_many"), tenants))
         if faults:
-            asyncio.run(torment(database(server.owner_url, "publications_hurt"), faults))
+            asyncio.run(torment(database(server.owner_url, "publications_hurt"), first, faults))
     finally:
         server.stop()
         shutil.rmtree(folder, ignore_errors=True)

@@ -21,6 +21,7 @@ class FairQueue:
         self._reconcile = reconcile
         self._due: dict[str, dict[Key, None]] = {}
         self._aside: set[Key] = set()
+        self._lines: dict[str, asyncio.Task[None]] = {}
         self._wake = asyncio.Event()
         self._room = asyncio.Semaphore(SIDE_BY_SIDE)
 
@@ -28,6 +29,11 @@ class FairQueue:
         """Look at this object soon."""
         self._due.setdefault(_tenant_of(key), {})[key] = None
         self._wake.set()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is noted, and nothing looked at."""
+        return not (self._due or self._aside or self._lines)
 
     def set_aside(self, key: Key) -> None:
         """Look at this object when ``take_up`` says so."""
@@ -48,7 +54,7 @@ class FairQueue:
         self, check_leadership: Callable[[], Awaitable[None]] | None = None, *, every: float | None = None
     ) -> None:
         """Until cancelled, or until something raises. ``check_leadership`` is asked again and again, ``every`` so many seconds."""
-        lines: dict[str, asyncio.Task[None]] = {}
+        lines = self._lines
         asked = time.monotonic()
         try:
             while True:
@@ -69,6 +75,7 @@ class FairQueue:
             for line in lines.values():
                 line.cancel()
             await asyncio.gather(*lines.values(), return_exceptions=True)
+            lines.clear()
 
     async def _run_tenant(self, owner: str) -> None:
         while due := self._due.get(owner):

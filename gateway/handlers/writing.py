@@ -35,6 +35,7 @@ from kube.kinds.reststrategies import (
     STATUS_FROM_THE_START,
 )
 from kube.objects import conversion, fieldvalidation, managedfields, subresources
+from kube.objects.defaults import fill_defaults
 from kube.objects.managedfields import Write
 from kube.objects.patches import deep_copy, same
 from kube.requests.decoding import HEAVY
@@ -191,7 +192,7 @@ async def update_object(
         require_selected(request, kind, current)
         request.weigh(current.data)
         request.charge_kept(len(current.data))
-        old = _kept(current, kind)
+        old = _read(current, kind)
         new = settled(current, old, transform(old))
         confine_new(request, kind, key, new)
         attributes = attributes_of(request, kind, UPDATE, key.name, new, old)
@@ -199,7 +200,7 @@ async def update_object(
             attributes.sent = parting(old, new)
         async with runtime.write_locks.of_quotas(key, updates=True):
             extra = await runtime.admission.admit(attributes)
-            as_before = unchanged(old, new)
+            as_before = unchanged(old, new) and unchanged(_kept(current, kind), new)
             if as_before or request.dry_run:
                 await require_newest(runtime, key, current)
             if as_before:
@@ -218,6 +219,14 @@ async def update_object(
 
 def _kept(current: Stored, kind: Kind) -> Body:
     return objects.converted(orjson.loads(current.data), kind)
+
+
+def _read(current: Stored, kind: Kind) -> Body:
+    """An object as writes find it: defaults that are newer than it count as if it had been kept with them."""
+    body = _kept(current, kind)
+    if not kind.resource.custom:
+        fill_defaults(body)
+    return body
 
 
 def prepare_for_update(kind: Kind, subresource: str, old: Body, new: Body) -> Body:

@@ -19,7 +19,6 @@ import asyncio
 import logging
 import time
 import uuid
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
@@ -28,6 +27,7 @@ import orjson
 
 from gateway.controllers.publications import source_of
 from gateway.upstream.answers import Room, whole
+from gateway.upstream.clusterqueues import ClusterQueues
 from gateway.upstream.clusters import Clusters
 from gateway.upstream.gatewayreading import read_object_as
 from gateway.upstream.placements import Placement, placement_in
@@ -38,9 +38,7 @@ from kube.objects.publications import PLACED_COPIES, Publication, Reason
 from kube.requests.durations import parse_time
 from kube.requests.status import ServiceUnavailable, StatusError
 from store.engine import Engine
-from store.fairqueue import FairQueue
 from store.postgresql.leadership import RETRY_SECONDS, CheckLeadership, lead
-from store.supervision import Supervised
 from store.types import AllSpaces, Delete, Event, Key, PreconditionFailed, Range, Stored, StoreError, Update
 from tenants.clusters.client import object_path
 
@@ -67,9 +65,7 @@ class PlacedCopies:
         self._tokens = tokens
         self._conninfo = database_url
         self._leads = False
-        self._told = asyncio.Event()
-        self._queues: defaultdict[str, FairQueue] = defaultdict(lambda: FairQueue(self._settle_safely))
-        """One for each cluster: none waits for another."""
+        self._queues = ClusterQueues("copies", self._settle_safely)
 
     def on_events(self, events: Sequence[Event]) -> None:
         """Note what is to be somewhere, and namespaces that come, become ready, or go."""
@@ -80,47 +76,35 @@ class PlacedCopies:
             if key[1:3] == PLACED_COPIES:
                 self._enqueue(key, event.data)
             elif key[1:3] == ("", "namespaces") and (placement := placement_in(event.data, key)) is not None:
-                self._queues[placement.cluster].add(key)
-                self._told.set()
+                self._queues.add(placement.cluster, key)
 
     def _enqueue(self, key: Key, data: bytes) -> None:
-        self._queues[orjson.loads(data)["spec"]["cluster"]].add(key)
-        self._told.set()
+        self._queues.add(orjson.loads(data)["spec"]["cluster"], key)
 
     async def run(self) -> None:
         """Wait until this process leads, and work for every cluster by itself."""
         await lead(self._conninfo, LEADER_LOCK, "tenantry-copies", self._lead)
 
     async def _lead(self, check_leadership: CheckLeadership) -> None:
-        tasks: dict[str, Supervised] = {}
         looked = float("-inf")
         self._leads = True
         try:
             while True:
-                self._told.clear()
                 if time.monotonic() - looked > LOOK_SECONDS:
                     for stored in (await self._store.list(AllSpaces(*PLACED_COPIES))).items:
                         self._enqueue(stored.key, stored.data)
                     looked = time.monotonic()
-                for name in self._queues.keys() - tasks.keys():
-                    tasks[name] = Supervised(f"copies on {name}", self._queues[name].run)
-                    tasks[name].start()
+                await self._queues.part(self._clusters.names)
                 await check_leadership()
-                try:
-                    await asyncio.wait_for(self._told.wait(), RETRY_SECONDS)
-                except TimeoutError:
-                    continue
+                await asyncio.sleep(RETRY_SECONDS)
         finally:
             self._leads = False
-            for task in tasks.values():
-                await task.stop()
-            self._queues.clear()
+            await self._queues.stop()
 
     def _again(self, key: Key, cluster: str, seconds: float) -> None:
         def enqueue() -> None:
             if self._leads:
-                self._queues[cluster].add(key)
-                self._told.set()
+                self._queues.add(cluster, key)
 
         asyncio.get_running_loop().call_later(seconds, enqueue)
 

@@ -13,12 +13,13 @@ import asyncio
 import contextlib
 import logging
 import math
+import re
 import time
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
+from urllib.parse import quote
 
 import orjson
 
@@ -31,13 +32,13 @@ from access.admission.tenancy.placedquota import (
 )
 from gateway.upstream.admission import MAKING, PlacedWrite, Settlement, name_of
 from gateway.upstream.client import BadGateway
+from gateway.upstream.clusterqueues import ClusterQueues
 from gateway.upstream.clusters import Clusters
-from gateway.upstream.gatewayreading import read_list_as
+from gateway.upstream.gatewayreading import Unserved, read_document, read_list_as
 from gateway.upstream.placements import Placement, Placements, placement_in
 from gateway.upstream.tokens import WorkspaceTokens
 from kube.authorization.rbac import Attributes
 from kube.kinds.builtins import BUILTINS
-from kube.kinds.resources import Resource
 from kube.quota.placedusage import Counted
 from kube.quota.quantities import InvalidQuantity
 from kube.quota.reservations import Reservation
@@ -45,9 +46,7 @@ from kube.quota.tenantquotas import PLACED_RESERVATIONS, PLACED_USAGES, TENANT_Q
 from kube.quota.usage import QuotaExceeded, Scope, read_scopes
 from kube.requests.status import BadRequest, ServiceUnavailable, StatusError
 from store.engine import Engine
-from store.fairqueue import FairQueue
 from store.postgresql.leadership import CheckLeadership, lead
-from store.supervision import Supervised
 from store.types import AllSpaces, Event, Key, StoreError
 
 logger = logging.getLogger(__name__)
@@ -64,6 +63,8 @@ _ASK_SECONDS: Final = 2.0
 
 _COUNT_SECONDS: Final = 60.0
 """How long a cluster may take to say what is in one namespace: the next one waits for it."""
+
+_VERSION: Final = re.compile(r"v\d{1,4}((alpha|beta)\d{1,4})?")
 
 _ALL: Final = ""
 """In place of a namespace: all of a space."""
@@ -173,9 +174,8 @@ class PlacedUsageController:
         """When something ends that is reserved in a namespace, in Unix seconds."""
         self._looked: dict[tuple[str, str], float] = {}
         """When it was begun to look at namespaces, in Unix seconds, lately."""
-        self._queues: defaultdict[str, FairQueue] = defaultdict(lambda: FairQueue(self._look_at))
-        """The namespaces that are due, by cluster."""
-        self._tasks: dict[str, Supervised] = {}
+        self._queues = ClusterQueues("placed quota", self._look_at)
+        """The namespaces that are due."""
 
     def on_events(self, events: Sequence[Event]) -> None:
         """Note where something was written or placed, and whose quota counts something else than before."""
@@ -203,15 +203,13 @@ class PlacedUsageController:
                 await self._look(None)
                 await self._look_where_told(check_leadership)
         finally:
-            for task in self._tasks.values():
-                await task.stop()
-            self._tasks.clear()
-            self._queues.clear()
+            await self._queues.stop()
 
     async def _look_where_told(self, check_leadership: CheckLeadership) -> None:
         until = time.monotonic() + LOOK_SECONDS
         while time.monotonic() < until:
             await check_leadership()
+            await self._queues.part(self._clusters.names)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._told.wait(), _CHECK_SECONDS)
                 await asyncio.sleep(_SETTLE_SECONDS)
@@ -228,19 +226,12 @@ class PlacedUsageController:
             if places is not None and not {(space, namespace), (space, _ALL)} & set(places):
                 continue
             if placement is not None:
-                self._queue(placement.cluster).add(Key(space, "", "namespaces", "", namespace))
+                self._queues.add(placement.cluster, Key(space, "", "namespaces", "", namespace))
                 continue
             try:
                 await self._quotas.forget(usage_key(space, namespace))
             except (StatusError, StoreError, InvalidQuantity) as error:
                 logger.info("what was in the namespace %s is still counted: %s", namespace, error)
-
-    def _queue(self, cluster: str) -> FairQueue:
-        queue = self._queues[cluster]
-        if cluster not in self._tasks:
-            self._tasks[cluster] = Supervised(f"placed quota on {cluster}", queue.run)
-            self._tasks[cluster].start()
-        return queue
 
     async def _look_at(self, key: Key) -> None:
         """Count one namespace, if it is still in use."""
@@ -284,22 +275,41 @@ class PlacedUsageController:
     async def _found(self, placement: Placement, quota: TenantQuota) -> list[Counted]:
         roles, now = await self._clusters.roles(placement.cluster), datetime.now(UTC)
         found: list[Counted] = []
-        for resource in _counted(quota):
-            wanted = Attributes("list", resource.group, resource.plural, "", placement.namespace)
-            role = roles.least(wanted)
+        for group, version, plural in [*_built_in(quota), *await self._others(placement.cluster, quota)]:
+            role = roles.least(Attributes("list", group, plural, "", placement.namespace))
             if role is None:
                 continue  # Nobody in the namespace has to do with it.
-            base = f"/apis/{resource.group}" if resource.group else "/api"
-            path = f"{base}/{resource.preferred.name}/namespaces/{placement.namespace}/{resource.plural}"
-            items = await read_list_as(self._clusters, self._tokens, placement, role, path)
+            base = f"/apis/{group}" if group else "/api"
+            path = f"{base}/{version}/namespaces/{placement.namespace}/{plural}"
+            try:
+                items = await read_list_as(self._clusters, self._tokens, placement, role, path)
+            except Unserved:
+                continue
             for item in items:
                 metadata = item["metadata"]
                 try:
-                    used = quota.found(resource.group, resource.plural, item, now=now)
+                    used = quota.found(group, plural, item, now=now)
                 except (AttributeError, KeyError, TypeError, ValueError) as error:
                     raise BadGateway(f'an object of the cluster "{placement.cluster}" is none') from error
-                what = "/".join((resource.group, resource.plural, str(metadata.get("name"))))
+                what = "/".join((group, plural, str(metadata.get("name"))))
                 found.append(Counted(what, str(metadata.get("uid")), version_of(item), used))
+        return found
+
+    async def _others(self, cluster: str, quota: TenantQuota) -> list[tuple[str, str, str]]:
+        """What the quota names and the cluster alone may have: group, the version that it prefers, plural."""
+        found = []
+        for group, plural in sorted(quota.named):
+            if not group or BUILTINS.by_group_resource(group, plural) is not None:
+                continue
+            try:
+                document = await read_document(self._clusters, cluster, f"/apis/{quote(group, safe='')}")
+            except Unserved:
+                continue
+            preferred = document.get("preferredVersion")
+            version = preferred.get("version") if isinstance(preferred, dict) else None
+            if not isinstance(version, str) or not _VERSION.fullmatch(version):
+                raise BadGateway(f'the cluster "{cluster}" does not say in which version it has {plural}.{group}')
+            found.append((group, version, quote(plural, safe="")))
         return found
 
 
@@ -315,9 +325,9 @@ def _bounded(quota: Mapping[str, Any]) -> tuple[frozenset[str], tuple[Scope, ...
     return frozenset(spec.get("hard") or ()), read_scopes(spec)
 
 
-def _counted(quota: TenantQuota) -> Iterator[Resource]:
+def _built_in(quota: TenantQuota) -> Iterator[tuple[str, str, str]]:
     return (
-        each
+        (each.group, each.preferred.name, each.plural)
         for each in BUILTINS
         if each.namespaced
         and each.persistent

@@ -25,6 +25,7 @@ PLACED_RESERVATIONS: Final = (GROUP, "placedreservations")
 """Where it is kept what is on its way there; no API serves it."""
 NAME: Final = "quota"
 """The name of the only ``TenantQuota`` object of a tenant; it is in the tenant's own space."""
+_COUNT: Final = "count/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +79,14 @@ class TenantQuota:
     def concerns(self, group: str, plural: str) -> bool:
         """Whether it bounds anything of a resource, of some objects at least."""
         return usage.counts(Quota(name="", hard=self.hard), group, plural, {}) or bool(self._rules_of(group, plural))
+
+    @property
+    def named(self) -> set[tuple[str, str]]:
+        """The (group, plural) of what it bounds by a count of its own, or by usage rules: of any kind there may be."""
+        counts = (name.removeprefix(_COUNT) for name in self.hard if name.startswith(_COUNT))
+        split = (name.partition(".") for name in counts)
+        ruled = {(rule.group, rule.plural) for rule in self.rules if rule.name in self.hard}
+        return {(group, plural) for plural, _, group in split} | ruled
 
     def counted(self, group: str, plural: str, body: Mapping[str, Any], *, now: datetime) -> dict[str, Quantity]:
         """What an object takes of it. Raises ``InvalidQuantity``."""

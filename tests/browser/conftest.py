@@ -18,7 +18,7 @@ from tenants.models import ClusterProbe, Phase, Role, Status
 from tests import factories
 from tests.browser.window import Visit
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium") or shutil.which("google-chrome")
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",

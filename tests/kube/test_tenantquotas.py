@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube.quota.configuration import read_configuration
+from kube.quota.podresources import amounts
 from kube.quota.quantities import InvalidQuantity, parse_quantity
 from kube.quota.tenantquotas import (
     TenantQuota,
@@ -61,6 +62,14 @@ def test_rules_read_annotations_and_fields_and_add_up_the_members_of_lists() -> 
         QUOTA.demand("", "pods", {"metadata": {"annotations": {"width": "wide"}}}, now=NOW)
     with pytest.raises(QuotaExceeded, match="negative"):
         QUOTA.demand("", "pods", {"metadata": {"annotations": {"width": "-1"}}}, now=NOW)
+
+
+def test_it_names_what_it_counts_by_itself_and_by_rules_that_bound_something() -> None:
+    """Of any kind: whoever looks at what is there has to ask for it."""
+    hard = amounts({"pods": "1", "count/maps": "1", "count/jobs.batch": "1", "count/m.a.b": "1", VM.name: "1"})
+    quota = TenantQuota(tenant="t", hard=hard, rules=(VM, WIDTH))
+    assert quota.named == {("", "maps"), ("batch", "jobs"), ("a.b", "m"), (VM.group, VM.plural)}
+    assert all(quota.concerns(*each) for each in quota.named)
 
 
 SCOPES = ("Terminating", "NotTerminating", "BestEffort", "NotBestEffort", "PriorityClass")

@@ -14,6 +14,8 @@ import yaml
 
 from access.policytrials import tenant_policies_try, tier_policies_try
 from audit.models import AuditEntry
+from kube.kinds.builtins import BUILTINS
+from kube.policies.policy import LISTS, RULES
 from kube.requests.status import Invalid
 from tenants.models import Cluster, Role, Tenant
 from tenants.services import tenant_create, tenant_policies_change, tier_change
@@ -141,6 +143,59 @@ def test_every_rule_refuses_and_allows_at_the_door(door: Door) -> None:
         if not (is_refused_at(answer, field) if field else OURS not in str(answer.body.get("message", "")))
     ]
     assert not wrong
+
+
+def test_every_rule_refuses_and_allows_through_kubectl(
+    tenant: Tenant, door_server: tuple[Server, str], kubectl: Callable[..., str]
+) -> None:
+    """As people meet it: what is refused is told with the field, and nothing of it is made."""
+    owner, wrong = owner_of(door_server[0], tenant), []
+    assert "created" in kubectl(owner, "create", "-f", "-", stdin=yaml.safe_dump(gateways()))
+    listed = f"/apis/{GATEWAYS}/v1/namespaces/default/gateways"
+    assert eventually(lambda: owner.get(listed).status == 200)
+    for row in TABLE:
+        tenant_policies_change(actor=OPERATOR, name=tenant.name, policies=row.get("policy", {}))
+        found = list(objects_of(row, tenant.name))
+        bodies = [{**typed(place), **body} for place, body, _ in found]
+        said = kubectl(owner, "create", "-f", "-", stdin=yaml.safe_dump_all(bodies), check=False)
+        made, refused = sum(line.endswith(" created") for line in said.splitlines()), said.count(OURS)
+        if "refused" not in row:
+            right = (made, refused) == (len(found), 0)
+        else:
+            fields = [
+                row["refused"] if row["refused"] == "kind" else f"{prefix}{row['refused']}" for *_, prefix in found
+            ]
+            right = (made, refused) == (0, len(found)) and all(field in said for field in fields)
+        if not right:
+            wrong.append((row, said))
+    assert not wrong
+
+
+def typed(place: str) -> dict[str, str]:
+    """What an object says that is posted there."""
+    base, _, resource = place.partition("|")
+    group, version = ("", "v1") if base == "/api/v1" else base.removeprefix("/apis/").split("/")
+    if group == GATEWAYS:
+        return {}
+    known = BUILTINS.by_group_resource(group, resource)
+    assert known is not None, place
+    return {"apiVersion": f"{group}/{version}" if group else version, "kind": known.kind}
+
+
+def test_the_table_has_every_rule_refusing_and_allowing() -> None:
+    """Each also as an empty list, which allows nothing, and, where it may be, as null, which allows anything."""
+    missing = []
+    for rule in RULES:
+        rows = [row for row in TABLE if rule in row.get("policy", {})]
+        wanted = {
+            "refuses": any("refused" in row for row in rows),
+            "allows": any("refused" not in row and row["policy"][rule] for row in rows),
+        }
+        if rule not in LISTS:
+            wanted["allows nothing"] = any("refused" in row and row["policy"][rule] == [] for row in rows)
+            wanted["allows anything"] = any("refused" not in row and row["policy"][rule] is None for row in rows)
+        missing += [f"{rule} {which}" for which, there in wanted.items() if not there]
+    assert not missing
 
 
 @pytest.fixture

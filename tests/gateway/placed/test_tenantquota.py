@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from audit.models import ApiRequest
 from tenants.models import Role
@@ -154,6 +155,55 @@ def test_with_scopes_it_counts_what_is_in_them_on_the_cluster_too(door: Door, pl
     assert "used: pods=1, limited: pods=1" in owner.post(path_of(namespace, "pods"), ending).body["message"]
     assert owner.post(path_of(namespace, "pods"), pod("c", "10m")).status == 201
     assert tenant_quota(door.name).used == {"pods": "1"}
+
+
+MACHINES = "machines.virtual.example.org"
+
+
+@pytest.fixture
+def machines(door: Door) -> Iterator[str]:
+    """A kind that the cluster has and Kubernetes has not, in everybody's role; where its objects are, but for the namespace."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    names = {"kind": "Machine", "plural": "machines", "singular": "machine"}
+    version = {"name": "v1alpha1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": MACHINES},
+        "spec": {"group": "virtual.example.org", "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "machines", "labels": {"tenantry.io/aggregate-to-view": "true"}},
+        "rules": [{"apiGroups": ["virtual.example.org"], "resources": ["machines"], "verbs": ["*"]}],
+    }
+    given = yaml.safe_dump_all([definition, role])
+    door.cluster.kubectl("apply", "-f", "-", stdin=given)
+    door.cluster.kubectl("wait", "--for=condition=Established", f"crd/{MACHINES}")
+    yield "/apis/virtual.example.org/v1alpha1/namespaces/{}/machines"
+    door.cluster.kubectl("delete", "-f", "-", stdin=given)
+
+
+def test_kinds_that_the_cluster_alone_has_count_there(door: Door, placed: tuple[Caller, str], machines: str) -> None:
+    """AD1, AD3: at the door and past it, and what ends is given back."""
+    owner, namespace = placed
+    name, path = f"count/{MACHINES}", machines.format(namespace)
+
+    def machine(called: str) -> dict[str, Any]:
+        return {"apiVersion": "virtual.example.org/v1alpha1", "kind": "Machine", "metadata": {"name": called}}
+
+    bound(door, **{name: "2"})
+    assert eventually(lambda: owner.post(path, machine("a")).status in (201, 409))
+    assert owner.post(path, machine("b")).status == 201
+    refused = owner.post(path, machine("c"))
+    assert (refused.status, f"used: {name}=2, limited: {name}=2" in refused.body["message"]) == (403, True)
+    assert owner.delete(f"{path}/a").status == 200
+    assert eventually(lambda: used(door, name) == 1)
+    door.cluster.kubectl("apply", "-f", "-", "-n", namespace, stdin=yaml.safe_dump(machine("past")))
+    assert owner.delete(f"{path}/none").status == 404
+    assert eventually(lambda: used(door, name) == 2, 120)
+    assert owner.post(path, machine("c")).status == 403
 
 
 def test_below_what_is_used_growth_alone_is_refused(door: Door, placed: tuple[Caller, str]) -> None:

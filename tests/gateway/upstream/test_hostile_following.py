@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
@@ -29,10 +30,10 @@ from gateway.upstream.tokens import WorkspaceTokens
 from kube.authorization.leastrole import ROLES, WorkspaceRoles
 from kube.authorization.rbac import GROUP, Rule
 from kube.kinds.openings import openings_from
-from kube.quota.tenantquotas import PLACED_USAGES, used_of
+from kube.quota.tenantquotas import PLACED_USAGES, UsageRule, used_of
 from kube.requests.status import ServiceUnavailable
 from store.engine import Engine, Options
-from store.types import Create, Delete, Key, Range
+from store.types import Create, Delete, Key, Range, Update
 from tenants.clusters.objects import CLUSTER_LABEL, WORKSPACE_LABEL
 from tenants.quotas import tenant_quota_key
 from tests.databases import migrated
@@ -194,6 +195,72 @@ async def test_what_a_cluster_says_of_its_objects_keeps_nobody_elses_from_being_
 
         async with at_work(controller.run()):
             await there.until(counted)
+
+
+MACHINES = "kubevirt.io"
+GROUP_SAID: dict[str, Any] = {
+    "never": None,
+    "no JSON": b"{",
+    "no version": {"kind": "APIGroup"},
+    "no text": {"preferredVersion": {"version": 5}},
+    "a way out": {"preferredVersion": {"version": "v1/../../../../api/v1/secrets?x="}},
+}
+
+
+@pytest.mark.parametrize("harm", GROUP_SAID)
+async def test_kinds_that_clusters_alone_have_count_by_rules_whatever_another_says_of_its_own(
+    database: str, harm: str
+) -> None:
+    """AD3: a virtual machine takes its cores where it is, in the version that its cluster has."""
+
+    def evil(path: str) -> Any:
+        return GROUP_SAID[harm] if path.endswith(f"/apis/{MACHINES}") else list_of()
+
+    def good(path: str) -> Any:
+        if path.endswith(f"/apis/{MACHINES}"):
+            return {"kind": "APIGroup", "preferredVersion": {"version": "v1beta2"}}
+        if f"/apis/{MACHINES}/v1beta2/namespaces/" in path:
+            return list_of({"metadata": {"name": "m", "uid": "m"}, "spec": {"domain": {"cores": 3}}})
+        return list_of(pod("2")) if "/pods" in path else b'{"kind":"Status","metadata":{},"code":404}'
+
+    rule = UsageRule(name="vcpus", group=MACHINES, plural="virtualmachines", path=("spec", "domain", "cores"))
+    async with following(database, evil, good) as there:
+        stored = await there.store.get(tenant_quota_key("acme"))
+        assert stored is not None
+        hard = {"vcpus": "9", "pods": "9"}
+        bounded = {"metadata": {"name": "quota"}, "spec": {"hard": hard}, "status": {"used": dict.fromkeys(hard, "0")}}
+        await there.store.commit(Update(stored.key, stored.revision, bounded))
+        namespaces = SimpleNamespace(quotas=lambda *_: ())
+        quotas = PlacedQuotas(there.store, (rule,), namespaces, lambda *_: {}, KeyedLocks().of_tenant_quota)
+        controller = PlacedUsageController(there.store, quotas, there, there.tokens, database)
+
+        async def counted() -> bool:
+            return await there.used() == {"pods": "2", "vcpus": "6"} and bool(there.heard["evil"])
+
+        async with at_work(controller.run()):
+            await there.until(counted)
+        assert not any("secrets" in path for path in there.heard["evil"])
+
+
+async def test_the_task_of_a_cluster_that_is_gone_ends(database: str) -> None:
+    """What it was about to do comes first; those of others go on."""
+
+    def tasks() -> set[str]:
+        names = (task.get_name() for task in asyncio.all_tasks())
+        return {name.rpartition(" ")[2] for name in names if name.startswith("placed quota on ")}
+
+    async with following(database, lambda _path: list_of(), lambda _path: list_of(pod("2"))) as there:
+        namespaces = SimpleNamespace(quotas=lambda *_: ())
+        quotas = PlacedQuotas(there.store, (), namespaces, lambda *_: {}, KeyedLocks().of_tenant_quota)
+        controller = PlacedUsageController(there.store, quotas, there, there.tokens, database)
+
+        async def known(*clusters: str) -> bool:
+            return tasks() == set(clusters)
+
+        async with at_work(controller.run()):
+            await there.until(partial(known, "evil", "good"))
+            there.names = frozenset({"good"})
+            await there.until(partial(known, "good"))
 
 
 async def test_more_than_can_be_kept_is_counted_as_the_most_that_can(database: str) -> None:

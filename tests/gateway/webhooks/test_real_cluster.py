@@ -17,13 +17,13 @@ from django.core.management import call_command
 from access.authentication.clusterwebhooks import PREFIX, digest_of
 from access.models import WebhookCredential
 from kube.authentication.portaltokens import AUDIENCE
-from tenants.models import Cluster, Role
+from tenants.models import Cluster, Phase, Role
 from tenants.services import cluster_register, tenant_policies_change, tenant_suspend
 from tests.clusters import prepared
 from tests.faultproxy import Fault, FaultProxy
 from tests.gateway.callers import Answer, Caller, config_map, eventually
 from tests.gateway.conftest import Server
-from tests.gateway.webhooks.conftest import Asking, Customer
+from tests.gateway.webhooks.conftest import Asking, Customer, work
 from tests.gateway.webhooks.test_admit import bound, used
 from tests.kubeapiserver import PRESENT, REASON, KubeApiserver, running
 from tests.tenants.conftest import OPERATOR
@@ -431,3 +431,55 @@ def test_what_is_deleted_while_tenantry_is_away_is_gone_and_its_quota_given_back
         kube_asking.proxy.heal()
         assert eventually(lambda: make("third") == 201, PATIENCE)
         assert make("fourth") == 403
+
+
+def test_what_passes_while_tenantry_is_away_counts_when_somebody_has_looked_and_refuses_what_comes_after(
+    kube_asking: Real, asking: Asking, acme: Customer
+) -> None:
+    """Ignore: nobody has judged it, and nothing is taken away; but there is no room any more (AD1)."""
+    bound(asking, acme, pods="2")
+    account_token(kube_asking, acme.namespace)  # Without the account there is no pod.
+    path, sets = pods(acme.namespace), f"/apis/apps/v1/namespaces/{acme.namespace}/daemonsets?dryRun=All"
+    spec = {"containers": [{"name": "c", "image": "registry.example.org/web:1"}]}
+
+    def make(name: str) -> int:
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        return int(kube_asking.server.admin.send("POST", path, body).status)
+
+    with kube_asking.asked_about_writes("Ignore"):
+        assert eventually(lambda: kube_asking.server.admin.send("POST", sets, daemonset()).status == 403, PATIENCE)
+        away(kube_asking)
+        assert [make(f"unseen-{number}") for number in range(3)] == [201] * 3
+        assert eventually(lambda: used(asking, acme) == {"pods": "3"}, PATIENCE)
+        kube_asking.proxy.heal()
+        assert eventually(lambda: kube_asking.server.admin.send("POST", sets, daemonset()).status == 403, PATIENCE)
+        assert make("another") == 403
+        kube_asking.admin("DELETE", f"{path}/unseen-0?gracePeriodSeconds=0")
+        kube_asking.admin("DELETE", f"{path}/unseen-1?gracePeriodSeconds=0")
+        assert eventually(lambda: make("another") == 201, PATIENCE)
+        assert make("one-more") == 403
+
+
+def test_a_suspension_while_tenantry_is_away_holds_for_accounts_once_it_has_been_carried_out(
+    kube_asking: Real, acme: Customer
+) -> None:
+    """NoOpinion: the cluster's RBAC decides alone, until the suspension takes from it what the accounts had (GW5)."""
+    robot = kube_asking.caller(account_token(kube_asking, acme.namespace))
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "reads"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": acme.namespace}],
+    }
+    path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{acme.namespace}/rolebindings"
+    kube_asking.admin("POST", path, binding)
+    assert eventually(lambda: robot.get(pods(acme.namespace)).status == 200, PATIENCE)
+    away(kube_asking)
+    tenant_suspend(actor=OPERATOR, name=acme.tenant.name, reason="unpaid")
+    # Nobody has worked on the cluster yet, and nobody can be asked.
+    assert eventually(lambda: robot.get(pods(acme.namespace)).status == 200, PATIENCE)
+    work(acme.workspace, Phase.SUSPENDED)
+    assert eventually(lambda: robot.get(pods(acme.namespace)).status != 200, PATIENCE)
+    kube_asking.proxy.heal()
+    assert eventually(lambda: "locked: unpaid" in refusal(robot.get(pods(acme.namespace))), PATIENCE)
