@@ -342,6 +342,26 @@ def _csi_driver(body: Body) -> None:
     _default(spec, "volumeLifecycleModes", ["Persistent"])
 
 
+def _device_claim(body: Body) -> None:
+    _device_requests(_spec(body))
+
+
+def _device_claim_template(body: Body) -> None:
+    _device_requests(_of(_spec(body), "spec"))
+
+
+def _device_requests(spec: Body) -> None:
+    for request in (spec.get("devices") or {}).get("requests") or ():
+        for wanted in (request.get("exactly"), *(request.get("firstAvailable") or ())):
+            if wanted is None:
+                continue
+            _default(wanted, "allocationMode", "ExactCount")
+            if wanted["allocationMode"] == "ExactCount" and not wanted.get("count"):
+                wanted["count"] = 1
+            for toleration in wanted.get("tolerations") or ():
+                _default(toleration, "operator", "Equal")
+
+
 def _webhooks(body: Body) -> None:
     for webhook in body.get("webhooks", ()):
         webhook.setdefault("failurePolicy", "Fail")
@@ -420,6 +440,8 @@ _DEFAULTS: Final[dict[tuple[str, str], Callable[[Body], None]]] = {
     ("networking.k8s.io", "NetworkPolicy"): _network_policy,
     (RBAC_GROUP, "ClusterRoleBinding"): _role_binding,
     (RBAC_GROUP, "RoleBinding"): _role_binding,
+    ("resource.k8s.io", "ResourceClaim"): _device_claim,
+    ("resource.k8s.io", "ResourceClaimTemplate"): _device_claim_template,
     ("scheduling.k8s.io", "PriorityClass"): _priority_class,
     ("storage.k8s.io", "CSIDriver"): _csi_driver,
     ("storage.k8s.io", "StorageClass"): _storage_class,

@@ -18,7 +18,10 @@ IMMUTABLE: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("apiextensions.k8s.io", "CustomResourceDefinition"): ("spec.group", "spec.scope", "spec.names.plural"),
     ("discovery.k8s.io", "EndpointSlice"): ("addressType",),
     ("networking.k8s.io", "IngressClass"): ("spec.controller",),
+    ("networking.k8s.io", "IPAddress"): ("spec.parentRef",),
     ("node.k8s.io", "RuntimeClass"): ("handler",),
+    ("resource.k8s.io", "ResourceClaimTemplate"): ("spec",),
+    ("storage.k8s.io", "CSIStorageCapacity"): ("nodeTopology", "storageClassName"),
     ("storage.k8s.io", "StorageClass"): ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"),
     ("storage.k8s.io", "VolumeAttachment"): ("spec",),
 }
