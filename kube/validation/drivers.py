@@ -9,7 +9,6 @@ from kube.requests.fielderrors import (
     choice_causes,
     count_causes,
     duplicate,
-    forbidden,
     immutable,
     invalid,
     not_supported,
@@ -145,12 +144,3 @@ def attributes_class_causes(body: dict[str, Any]) -> list[Cause]:
     if not body.get("parameters"):
         causes.append(required("parameters", "must contain at least one key/value pair"))
     return causes
-
-
-def attributes_class_update_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
-    """A VolumeAttributesClass stays as it was made."""
-    return [
-        forbidden(field, f"updates to {field} are forbidden.")
-        for field in ("driverName", "parameters")
-        if new.get(field) != old.get(field)
-    ]

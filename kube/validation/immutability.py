@@ -32,6 +32,10 @@ _FORBIDDEN: Final[dict[tuple[str, str], dict[str, str]]] = {
         "value": "may not be changed in an update.",
         "preemptionPolicy": "may not be changed in an update.",
     },
+    ("storage.k8s.io", "VolumeAttributesClass"): {
+        "driverName": "updates to driverName are forbidden.",
+        "parameters": "updates to parameters are forbidden.",
+    },
 }
 _JUDGED_OFTEN: Final = ("metadata.labels", "metadata.annotations", "metadata.ownerReferences")
 _STATEFUL_MUTABLE: Final = (

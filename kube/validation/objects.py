@@ -103,7 +103,7 @@ def update_causes(
     judged = {field: value for field, value in new.items() if field != settled} if same else new
     own += _own_causes(resource, version, judged, definitions, _JUDGES.get(key))
     fixed = immutability.immutable_causes(key, new, old)
-    causes = fixed + own if resource.kind == "DaemonSet" else own + fixed
+    causes = fixed + own if resource.kind in _FIXED_FIRST else own + fixed
     reported = _REPORTED.get(key)
     later = status_causes(key, new, old) + ([] if reported is None else reported(new, old))
     later += [] if compare is None else compare(new, old)
@@ -231,6 +231,9 @@ _NEW_JUDGES: Final[dict[tuple[str, str], Judge]] = {
 _FIRST_JUDGES: Final[dict[tuple[str, str], Judge]] = {("", "Service"): services.service_address_causes}
 """Judges who must be content before anything else is looked at."""
 
+_FIXED_FIRST: Final = ("DaemonSet", "VolumeAttributesClass")
+"""Kinds of which what may not change is named before what is wrong."""
+
 _SETTLED: Final[dict[tuple[str, str], str]] = {("discovery.k8s.io", "EndpointSlice"): "endpoints"}
 """Fields that are not judged again while they stay as they were."""
 
@@ -254,7 +257,6 @@ _COMPARISONS: Final[dict[tuple[str, str], Comparison]] = {
     ("resource.k8s.io", "ResourceClaim"): devices.claim_update_causes,
     ("storage.k8s.io", "CSIDriver"): drivers.driver_object_update_causes,
     ("storage.k8s.io", "CSINode"): drivers.driver_node_update_causes,
-    ("storage.k8s.io", "VolumeAttributesClass"): drivers.attributes_class_update_causes,
 }
 
 _REPORTED: Final[dict[tuple[str, str], Comparison]] = {

@@ -19,7 +19,7 @@ from kube.requests.fielderrors import (
 )
 from kube.requests.status import Cause
 from kube.validation.addresses import address_causes, is_address
-from kube.validation.quantities import amount_causes
+from kube.validation.quantities import basic_causes
 from kube.validation.resourcelists import is_native
 
 _MODES: Final = ("Proxy", "VIP")
@@ -113,14 +113,14 @@ def claim_status_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]
         return []
     causes: list[Cause] = []
     for name, quantity in status.get("capacity", {}).items():
-        causes += amount_causes(quantity, key_path("status.capacity", name))
+        causes += basic_causes(quantity, key_path("status.capacity", name))
     here = "status.allocatedResourceStatuses"
     for name, step in status.get("allocatedResourceStatuses", {}).items():
         causes += _resource_causes(name, here)
         causes += [] if step in _RESIZES else [not_supported(here, name, _RESIZES)]
     here = "status.allocatedResources"
     for name, quantity in status.get("allocatedResources", {}).items():
-        causes += _resource_causes(name, here) or amount_causes(quantity, key_path(here, name))
+        causes += _resource_causes(name, here) or basic_causes(quantity, key_path(here, name))
     return causes
 
 
