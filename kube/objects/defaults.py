@@ -108,8 +108,7 @@ def _stateful_set(body: Body) -> None:
     _default(retention, "whenScaled", "Retain")
     for claim in spec.get("volumeClaimTemplates", ()):
         _claim(claim)
-        claim.setdefault("apiVersion", "v1")
-        claim.setdefault("kind", "PersistentVolumeClaim")
+        claim |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}  # whatever a client calls it
     _template(body)
 
 

@@ -219,6 +219,7 @@ _JUDGES: Final[dict[tuple[str, str], Judge]] = {
 _NEW_JUDGES: Final[dict[tuple[str, str], Judge]] = {
     ("", "Namespace"): cluster.namespace_causes,
     ("", "Pod"): pods.pod_causes,
+    ("apps", "StatefulSet"): controllers.new_stateful_set_causes,
     ("certificates.k8s.io", "CertificateSigningRequest"): certificates.new_request_causes,
     ("events.k8s.io", "Event"): events.new_event_causes,
     ("networking.k8s.io", "Ingress"): networking.new_ingress_causes,
