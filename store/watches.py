@@ -8,8 +8,8 @@ Why a watch gets every event once and in order:
    log page by page (``_catch_up``); then it takes the rest from the window and enters, without an await between. No
    event can be published in that moment, so none is missed and none comes from both.
 2. ``publish`` is called in the order of the log. Each event is queued with the watches that are entered at that moment,
-   and the queue is worked off in order once writers have their answers, ``FAN`` watches at a time: a watch that enters
-   while the rest of an event's watches wait has seen that event in the window already.
+   and the queue is worked off in order from the loop's next turn on, before writers have their answers, ``FAN`` watches
+   at a time: a watch that enters while the rest of an event's watches wait has seen that event in the window already.
 3. A watch that waits with an empty buffer may take an event directly (``sink``); any other buffers it. Nothing is taken
    directly while something is buffered, so nothing overtakes.
 4. The buffer is bounded. What does not fit ends the watch, with an error that makes its client list anew; an event is
@@ -82,10 +82,9 @@ class WatchBroadcaster:
                     self._fan.append((event, iter(tuple(watches))))
         if self._fan and not self._fanning:
             self._fanning = True
-            # Two turns on, whoever wrote has the answer: programs that watch what they write, such as kopf's, wait long
-            # for a version of which they were told before they knew it.
-            loop = asyncio.get_running_loop()
-            loop.call_soon(loop.call_soon, self._fan_out)
+            # Before whoever wrote is answered, as kube-apiserver's watches mostly are: a controller that looks again at
+            # once takes what it has not heard of yet for a cache that is behind.
+            asyncio.get_running_loop().call_soon(self._fan_out)
         elif not self._fan:
             self.delivered = self.revision
         if len(self._window) > self._window_events or self._bytes > self._window_bytes:

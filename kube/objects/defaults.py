@@ -117,8 +117,7 @@ def _stateful_set(body: Body) -> None:
     _default(retention, "whenScaled", "Retain")
     for claim in spec.get("volumeClaimTemplates", ()):
         _claim(claim)
-        claim.setdefault("apiVersion", "v1")
-        claim.setdefault("kind", "PersistentVolumeClaim")
+        claim |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}  # whatever a client calls it
     _template(body)
 
 
@@ -215,6 +214,9 @@ def _service(body: Body) -> None:
         spec.setdefault("internalTrafficPolicy", "Cluster")
     if spec["type"] == "LoadBalancer":
         spec.setdefault("allocateLoadBalancerNodePorts", True)
+        for entry in ((body.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ():
+            if entry.get("ip"):
+                entry.setdefault("ipMode", "VIP")
 
 
 def _endpoints(body: Body) -> None:
@@ -351,6 +353,26 @@ def _csi_driver(body: Body) -> None:
     _default(spec, "volumeLifecycleModes", ["Persistent"])
 
 
+def _device_claim(body: Body) -> None:
+    _device_requests(_spec(body))
+
+
+def _device_claim_template(body: Body) -> None:
+    _device_requests(_of(_spec(body), "spec"))
+
+
+def _device_requests(spec: Body) -> None:
+    for request in (spec.get("devices") or {}).get("requests") or ():
+        for wanted in (request.get("exactly"), *(request.get("firstAvailable") or ())):
+            if wanted is None:
+                continue
+            _default(wanted, "allocationMode", "ExactCount")
+            if wanted["allocationMode"] == "ExactCount" and not wanted.get("count"):
+                wanted["count"] = 1
+            for toleration in wanted.get("tolerations") or ():
+                _default(toleration, "operator", "Equal")
+
+
 def _webhooks(body: Body) -> None:
     for webhook in body.get("webhooks", ()):
         webhook.setdefault("failurePolicy", "Fail")
@@ -429,6 +451,8 @@ _DEFAULTS: Final[dict[tuple[str, str], Callable[[Body], None]]] = {
     ("networking.k8s.io", "NetworkPolicy"): _network_policy,
     (RBAC_GROUP, "ClusterRoleBinding"): _role_binding,
     (RBAC_GROUP, "RoleBinding"): _role_binding,
+    ("resource.k8s.io", "ResourceClaim"): _device_claim,
+    ("resource.k8s.io", "ResourceClaimTemplate"): _device_claim_template,
     ("scheduling.k8s.io", "PriorityClass"): _priority_class,
     ("storage.k8s.io", "CSIDriver"): _csi_driver,
     ("storage.k8s.io", "StorageClass"): _storage_class,

@@ -162,7 +162,7 @@ def _decode(value: Any, schema: Schema, path: _Path, owner: Schema, unknown: lis
     if schema.type == "string":
         if kind is str:
             return value if not schema.format else _formatted(value, schema)
-        if schema.format == "int-or-string" and kind is int:
+        if schema.format == "int-or-string" and kind is int and -_BOUNDS["int32"] <= value < _BOUNDS["int32"]:
             return value
         if schema.format == "quantity" and (kind is int or kind is float):
             return _quantity(str(value))

@@ -262,6 +262,15 @@ def _capacity(body: Body) -> Iterator[str]:
             yield f"nodeTopology.matchLabels.{key}: {words}"
 
 
+def _storage_driver(body: Body) -> Iterator[str]:
+    spec = body.get("spec") or {}
+    if spec.get("tokenRequests") and "serviceAccountTokenInSecrets" not in spec:
+        yield (
+            "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible "
+            "logging of tokens in volume attributes"
+        )
+
+
 def _runtime_class(body: Body) -> Iterator[str]:
     for key in (body.get("scheduling") or {}).get("nodeSelector", {}):
         if words := old_label(key):
@@ -274,7 +283,7 @@ _NAMED_AFTER: Final = {
 }
 """Kinds whose names become names of hosts, and of which."""
 
-_WHEN_NEW: Final = frozenset(("EndpointSlice", "Ingress", "Pod", "ResourceQuota"))
+_WHEN_NEW: Final = frozenset(("CSIDriver", "EndpointSlice", "Ingress", "Pod", "ResourceQuota"))
 _WHEN_CHANGED: Final = frozenset(
     (
         "CronJob",
@@ -290,6 +299,7 @@ _WHEN_CHANGED: Final = frozenset(
 
 
 _ADVICE: Final[dict[str, Callable[[Body], Iterable[str]]]] = {
+    "CSIDriver": _storage_driver,
     "CSIStorageCapacity": _capacity,
     "CronJob": _cron_job,
     "DaemonSet": _controller,

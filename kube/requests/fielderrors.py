@@ -48,6 +48,11 @@ def invalid(path: str, value: Any, detail: str) -> Cause:
     return _bare("FieldValueInvalid", f"Invalid value: {shown(value)}", path, detail)
 
 
+def unshown(path: str, detail: str) -> Cause:
+    """``Invalid value`` without the value."""
+    return Cause("FieldValueInvalid", f"Invalid value: {detail}", path)
+
+
 def type_invalid(path: str, value: Any, detail: str) -> Cause:
     """``Invalid value``: the value is of the wrong type."""
     return _bare("FieldValueTypeInvalid", f"Invalid value: {shown(value)}", path, detail)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kube.requests import names
-from kube.requests.fielderrors import choice_causes, invalid, key_path, reason_causes, required
+from kube.requests.fielderrors import choice_causes, duplicate, forbidden, invalid, key_path, reason_causes, required
 from kube.requests.status import Cause
-from kube.validation.addresses import network_causes
+from kube.validation.addresses import network_causes, parse_network
 from kube.validation.metadata import kube_finalizer_causes, label_causes
 from kube.validation.resourcelists import container_resource_causes, resource_amount_causes
 from kube.validation.scheduling import taint_causes, toleration_causes
 
+_FAMILIES: Final = 2
 _STRATEGIES: Final = ("OldestEmulationVersion",)
 
 
@@ -31,8 +32,35 @@ def node_causes(body: dict[str, Any]) -> list[Cause]:
     """What is wrong with a Node."""
     spec = body.get("spec", {})
     causes = taint_causes(spec.get("taints", ()), "metadata.taints")
-    for index, network in enumerate(spec.get("podCIDRs", ())):
+    networks: list[str] = spec.get("podCIDRs") or []
+    for index, network in enumerate(networks):
         causes += network_causes(network, f"spec.podCIDRs[{index}]")
+    families = {found.version for network in networks if (found := parse_network(network)) is not None}
+    if len(networks) > 1 and (len(networks) > _FAMILIES or len(families) < _FAMILIES):
+        detail = "may specify no more than one CIDR for each IP family"
+        causes.append(invalid("spec.podCIDRs", networks, detail))
+    return causes
+
+
+def node_update_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
+    """What of a Node stays once it is set; no address is named twice."""
+    after, before = new.get("spec", {}), old.get("spec", {})
+    addresses: list[dict[str, Any]] = (new.get("status") or {}).get("addresses") or []
+    causes = [
+        duplicate(f"status.addresses[{index}]", {"Type": each.get("type", ""), "Address": each.get("address", "")})
+        for index, each in enumerate(addresses)
+        if each in addresses[:index]
+    ]
+    fixed, given = before.get("podCIDRs") or [], after.get("podCIDRs") or []
+    if fixed:
+        changed = 1 if len(fixed) != len(given) else sum(a != b for a, b in zip(fixed, given, strict=True))
+        detail = 'node updates may not change podCIDR except from "" to valid'
+        causes += [forbidden("spec.podCIDRs", detail)] * changed
+    if before.get("providerID") and before["providerID"] != after.get("providerID", ""):
+        detail = 'node updates may not change providerID except from "" to valid'
+        causes.append(forbidden("spec.providerID", detail))
+    if before.get("externalID", "") != after.get("externalID", ""):
+        causes.append(forbidden("spec.externalID", "may not be updated"))
     return causes
 
 

@@ -131,7 +131,12 @@ def _daemon_strategy_causes(strategy: dict[str, Any], path: str) -> list[Cause]:
     return causes
 
 
-def stateful_set_causes(body: dict[str, Any]) -> list[Cause]:
+def new_stateful_set_causes(body: dict[str, Any]) -> list[Cause]:
+    """What is wrong with a new StatefulSet; its claims stay as they were made."""
+    return stateful_set_causes(body, claims_judged=True)
+
+
+def stateful_set_causes(body: dict[str, Any], *, claims_judged: bool = False) -> list[Cause]:
     """What is wrong with a StatefulSet."""
     spec = body.get("spec", {})
     policy = spec.get("podManagementPolicy", "")
@@ -143,7 +148,7 @@ def stateful_set_causes(body: dict[str, Any]) -> list[Cause]:
     for field in ("whenDeleted", "whenScaled"):
         causes += choice_causes(spec.get(retention, {}), field, ("Retain", "Delete"), f"spec.{retention}")
     claims = spec.get("volumeClaimTemplates", ())
-    for index, claim in enumerate(claims):
+    for index, claim in enumerate(claims if claims_judged else ()):
         causes += claim_spec_causes(claim.get("spec", {}), f"spec.volumeClaimTemplates[{index}].spec")
     causes += count_causes(spec, _SPEC, "replicas", "minReadySeconds")
     causes += count_causes(spec.get("ordinals", {}), "spec.ordinals", "start")

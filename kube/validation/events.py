@@ -10,6 +10,8 @@ from kube.requests.status import Cause
 
 _TEXT_MAX: Final = 128
 _NOTE_MAX: Final = 1024
+_SERIES_MIN: Final = 2
+_GO: Final = {"uid": "UID", "apiVersion": "APIVersion"}
 _NAMESPACE: Final = "does not match event.namespace"
 
 
@@ -41,7 +43,7 @@ def event_causes(body: dict[str, Any]) -> list[Cause]:
 
 def new_event_causes(body: dict[str, Any]) -> list[Cause]:
     """What is wrong with a new Event of ``events.k8s.io``."""
-    causes = event_causes(body)
+    causes = event_causes(body) + _series_causes(body)
     if not body.get("eventTime"):
         causes.append(required("eventTime"))
     kind = body.get("type", "")
@@ -62,7 +64,10 @@ def event_update_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]
     """Of an Event of ``events.k8s.io`` only its series and its metadata change."""
     if not str(new.get("apiVersion", "")).startswith("events.k8s.io/"):
         return []
-    return [
+    causes = [] if new.get("series") == old.get("series") else _series_causes(new)
+    if new.get("regarding", {}) != old.get("regarding", {}):
+        causes.append(immutable("involvedObject", _reference(new.get("regarding", {}))))
+    causes += [
         immutable(shown, new.get(field, ""))
         for field, shown in (
             ("reason", "reason"),
@@ -70,8 +75,27 @@ def event_update_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]
             ("type", "type"),
             ("eventTime", "eventTime"),
             ("action", "action"),
-            ("reportingController", "reportingController"),
-            ("reportingInstance", "reportingInstance"),
         )
         if new.get(field, "") != old.get(field, "")
     ]
+    if new.get("related") != old.get("related"):
+        causes.append(immutable("related", _reference(new.get("related"))))
+    return causes + [
+        immutable(field, new.get(field, ""))
+        for field in ("reportingController", "reportingInstance")
+        if new.get(field, "") != old.get(field, "")
+    ]
+
+
+def _series_causes(body: dict[str, Any]) -> list[Cause]:
+    series = body.get("series")
+    if series is None:
+        return []
+    causes = [invalid("series.count", "", "should be at least 2")] if series.get("count", 0) < _SERIES_MIN else []
+    return causes if series.get("lastObservedTime") else [*causes, required("series.lastObservedTime")]
+
+
+def _reference(body: dict[str, Any] | None) -> dict[str, str] | None:
+    """A reference to an object as Go shows it."""
+    fields = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+    return body and {_GO.get(field, field[0].upper() + field[1:]): body.get(field, "") for field in fields}

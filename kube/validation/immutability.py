@@ -18,7 +18,10 @@ IMMUTABLE: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("apiextensions.k8s.io", "CustomResourceDefinition"): ("spec.group", "spec.scope", "spec.names.plural"),
     ("discovery.k8s.io", "EndpointSlice"): ("addressType",),
     ("networking.k8s.io", "IngressClass"): ("spec.controller",),
+    ("networking.k8s.io", "IPAddress"): ("spec.parentRef",),
     ("node.k8s.io", "RuntimeClass"): ("handler",),
+    ("resource.k8s.io", "ResourceClaimTemplate"): ("spec",),
+    ("storage.k8s.io", "CSIStorageCapacity"): ("nodeTopology", "storageClassName"),
     ("storage.k8s.io", "StorageClass"): ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"),
     ("storage.k8s.io", "VolumeAttachment"): ("spec",),
 }
@@ -28,6 +31,10 @@ _FORBIDDEN: Final[dict[tuple[str, str], dict[str, str]]] = {
     ("scheduling.k8s.io", "PriorityClass"): {
         "value": "may not be changed in an update.",
         "preemptionPolicy": "may not be changed in an update.",
+    },
+    ("storage.k8s.io", "VolumeAttributesClass"): {
+        "driverName": "updates to driverName are forbidden.",
+        "parameters": "updates to parameters are forbidden.",
     },
 }
 _JUDGED_OFTEN: Final = ("metadata.labels", "metadata.annotations", "metadata.ownerReferences")

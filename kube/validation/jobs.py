@@ -21,8 +21,11 @@ from kube.requests.fielderrors import (
     required,
     too_long,
     too_many,
+    unshown,
 )
 from kube.requests.status import Cause
+from kube.validation.indexes import count_indexes
+from kube.validation.jobstatuses import job_status_causes
 from kube.validation.metadata import selector_causes
 from kube.validation.pods import template_causes
 from kube.validation.schedules import schedule_reason
@@ -205,19 +208,15 @@ def _failure_causes(spec: dict[str, Any], path: str) -> list[Cause]:
             causes += choice_causes(condition, "status", ("False", "True", "Unknown"), place)
         if codes is not None and conditions:
             detail = "specifying both OnExitCodes and OnPodConditions is not supported"
-            causes.append(_unshown(here, detail))
+            causes.append(unshown(here, detail))
         if codes is None and not conditions:
-            causes.append(_unshown(here, "specifying one of OnExitCodes and OnPodConditions is required"))
+            causes.append(unshown(here, "specifying one of OnExitCodes and OnPodConditions is required"))
     return causes
 
 
 def _choice(words: tuple[str, ...]) -> str:
     shown = " ".join(f'"{word}"' for word in words)
     return f"valid values: [{shown}]"
-
-
-def _unshown(path: str, detail: str) -> Cause:
-    return Cause("FieldValueInvalid", f"Invalid value: {detail}", path)
 
 
 def _exit_code_causes(codes: dict[str, Any], path: str, containers: set[Any]) -> list[Cause]:
@@ -267,7 +266,7 @@ def _success_causes(spec: dict[str, Any], path: str) -> list[Cause]:
         if indexes is None and count is None:
             detail = "at least one of succeededCount or succeededIndexes must be specified"
             causes.append(required(here, detail))
-        total, reason = (0, "") if indexes is None else _count_indexes(indexes, completions)
+        total, reason = (0, "") if indexes is None else count_indexes(indexes, completions)
         if indexes is not None and reason:
             causes.append(invalid(f"{here}.succeededIndexes", indexes, f"{_INDEXES}{reason}"))
         if count is None:
@@ -283,50 +282,47 @@ def _success_causes(spec: dict[str, Any], path: str) -> list[Cause]:
     return causes
 
 
-def _count_indexes(text: str, completions: int) -> tuple[int, str]:
-    """How many indexes ``0-2,5`` names, or why it names none."""
-    total, previous = 0, -1
-    for part in text.split(",") if text else ():
-        low, dash, high = part.partition("-")
-        for number in (low, high) if dash else (low,):
-            if not re.fullmatch(r"[0-9]{1,9}", number, re.ASCII):
-                return 0, f'cannot convert string to integer for index: "{number}"'
-            if int(number) >= completions:
-                return 0, f'too large index: "{number}"'
-            if int(number) <= previous:
-                return 0, f"non-increasing order, previous: {previous}, current: {int(number)}"
-            total += 1 if number is low else int(number) - previous
-            previous = int(number)
-    return total, ""
-
-
 def job_update_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
-    """What an update of a Job may not change; a suspended one's scheduling hints are open."""
+    """What an update of a Job or of its status may not change; where a suspended one runs, and with how much, is open."""
     after, before = new.get("spec", {}), old.get("spec", {})
-    fields = [
+    causes = _completions_causes(after, before)
+    for field in (
         "selector",
-        "completionMode",
         "template",
+        "completionMode",
         "podFailurePolicy",
         "backoffLimitPerIndex",
         "managedBy",
         "successPolicy",
-    ]
-    causes: list[Cause] = []
-    if after.get("completionMode") != "Indexed":
-        fields.insert(0, "completions")
-    elif after.get("completions") != before.get("completions") and (
-        after.get("completions") != after.get("parallelism")
     ):
-        detail = "can only be modified in tandem with spec.parallelism"
-        causes.append(invalid("spec.completions", after.get("completions"), detail))
-    suspended = before.get("suspend") and not old.get("status", {}).get("startTime")
-    return causes + [
-        immutable(f"spec.{field}", _shown(after.get(field)) if field == "successPolicy" else after.get(field))
-        for field in fields
-        if (_open(after) if suspended and field == "template" else after.get(field))
-        != (_open(before) if suspended and field == "template" else before.get(field))
-    ]
+        value = after.get(field)
+        if field == "template":
+            causes += _template_causes(after, old)
+        elif value != before.get(field):
+            causes.append(immutable(f"spec.{field}", _shown(value) if field == "successPolicy" else value))
+    return causes + job_status_causes(new, old)
+
+
+def _completions_causes(after: dict[str, Any], before: dict[str, Any]) -> list[Cause]:
+    wanted = after.get("completions")
+    if wanted == before.get("completions"):
+        return []
+    if after.get("completionMode") != "Indexed":
+        return [immutable("spec.completions", wanted)]
+    if wanted is None or wanted == after.get("parallelism"):
+        return []
+    return [invalid("spec.completions", wanted, "can only be modified in tandem with spec.parallelism")]
+
+
+def _template_causes(after: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
+    before, status = old.get("spec", {}), old.get("status") or {}
+    conditions = status.get("conditions") or ()
+    halted = any(each.get("type") == "Suspended" and each.get("status") == "True" for each in conditions)
+    new, was = after.get("template", {}), before.get("template", {})
+    if not before.get("suspend") or not ("startTime" not in status or halted) or status.get("active", 0):
+        return [] if new == was else [immutable("spec.template", new)]
+    new, was = new.get("spec", {}), was.get("spec", {})
+    return [] if _open(new) == _open(was) else [immutable("spec.template.spec", new)]
 
 
 def _shown(policy: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -337,12 +333,14 @@ def _shown(policy: dict[str, Any] | None) -> dict[str, Any] | None:
     return {"Rules": [{shown: rule.get(name) for shown, name in names_of} for rule in policy.get("rules", [])]}
 
 
-def _open(spec: dict[str, Any]) -> dict[str, Any]:
-    """A suspended job's template without what may still change: placement and metadata."""
-    mutable = ("nodeSelector", "affinity", "tolerations", "schedulingGates")
-    pod = {key: value for key, value in spec.get("template", {}).get("spec", {}).items() if key not in mutable}
-    pod["containers"] = [{k: v for k, v in c.items() if k != "resources"} for c in pod.get("containers", ())]
-    return pod
+def _open(pod: dict[str, Any]) -> dict[str, Any]:
+    """The pod of a suspended job without what may still change: placement and amounts."""
+    fixed = {key: value for key, value in pod.items() if key not in ("nodeSelector", "tolerations", "schedulingGates")}
+    affinity = {key: value for key, value in (fixed.pop("affinity", None) or {}).items() if key != "nodeAffinity"}
+    for field in ("containers", "initContainers"):
+        if field in fixed:
+            fixed[field] = [{k: v for k, v in each.items() if k != "resources"} for each in fixed[field]]
+    return {**fixed, **affinity}
 
 
 def cron_job_causes(body: dict[str, Any]) -> list[Cause]:

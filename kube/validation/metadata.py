@@ -9,6 +9,7 @@ from kube.kinds.resources import parse_api_version
 from kube.requests import names
 from kube.requests.fielderrors import forbidden, immutable, invalid, required, too_long
 from kube.requests.status import Cause
+from kube.validation.serviceaddresses import address_name
 
 Rule = Callable[[str], list[str]]
 
@@ -24,6 +25,7 @@ NAME_RULES: Final[dict[tuple[str, str], Rule]] = {
     (_RBAC, "ClusterRole"): names.path_segment,
     (_RBAC, "ClusterRoleBinding"): names.path_segment,
     ("certificates.k8s.io", "ClusterTrustBundle"): names.path_segment,
+    ("networking.k8s.io", "IPAddress"): address_name,
     ("tenancy.kcp.io", "Workspace"): names.dns_label,
 }
 """(group, kind) → the rule for its names; every other kind's is an RFC 1123 subdomain."""

@@ -26,21 +26,26 @@ from kube.validation import (
     cluster,
     configuration,
     controllers,
+    devices,
+    drivers,
     endpoints,
     events,
     immutability,
     jobs,
     networking,
     pods,
+    podupdates,
     quotas,
     rbac,
+    reportedstatuses,
+    serviceaddresses,
     services,
     storage,
     volumeclaims,
 )
 from kube.validation.metadata import kube_finalizer_causes, metadata_causes, metadata_update_causes, name_rule
 from kube.validation.schema import required_causes
-from kube.validation.workloadstatuses import balancer_causes, status_causes
+from kube.validation.workloadstatuses import status_causes
 
 Judge = Callable[[dict[str, Any]], list[Cause]]
 Comparison = Callable[[dict[str, Any], dict[str, Any]], list[Cause]]
@@ -98,8 +103,9 @@ def update_causes(
     judged = {field: value for field, value in new.items() if field != settled} if same else new
     own += _own_causes(resource, version, judged, definitions, _JUDGES.get(key))
     fixed = immutability.immutable_causes(key, new, old)
-    causes = fixed + own if resource.kind == "DaemonSet" else own + fixed
-    later = status_causes(key, new) + (balancer_causes(new, old) if key == ("", "Service") else [])
+    causes = fixed + own if resource.kind in _FIXED_FIRST else own + fixed
+    reported = _REPORTED.get(key)
+    later = status_causes(key, new, old) + ([] if reported is None else reported(new, old))
     later += [] if compare is None else compare(new, old)
     causes += [cause for cause in later if cause not in causes]
     return immutability.repeated(key, changed, metadata) + causes if changed or metadata else causes
@@ -190,6 +196,7 @@ _JUDGES: Final[dict[tuple[str, str], Judge]] = {
     ("coordination.k8s.io", "Lease"): cluster.lease_causes,
     ("discovery.k8s.io", "EndpointSlice"): endpoints.endpoint_slice_causes,
     ("events.k8s.io", "Event"): events.event_causes,
+    ("networking.k8s.io", "IPAddress"): serviceaddresses.taken_causes,
     ("networking.k8s.io", "Ingress"): networking.ingress_causes,
     ("networking.k8s.io", "IngressClass"): networking.ingress_class_causes,
     ("networking.k8s.io", "NetworkPolicy"): networking.network_policy_causes,
@@ -199,22 +206,34 @@ _JUDGES: Final[dict[tuple[str, str], Judge]] = {
     (rbac.GROUP, "ClusterRoleBinding"): rbac.binding_causes,
     (rbac.GROUP, "Role"): rbac.role_causes,
     (rbac.GROUP, "RoleBinding"): rbac.binding_causes,
+    ("resource.k8s.io", "DeviceClass"): devices.device_class_causes,
     ("scheduling.k8s.io", "PriorityClass"): configuration.priority_class_causes,
+    ("storage.k8s.io", "CSIDriver"): drivers.driver_object_causes,
+    ("storage.k8s.io", "CSINode"): drivers.driver_node_causes,
+    ("storage.k8s.io", "CSIStorageCapacity"): drivers.storage_capacity_causes,
     ("storage.k8s.io", "StorageClass"): storage.storage_class_causes,
     ("storage.k8s.io", "VolumeAttachment"): storage.attachment_causes,
+    ("storage.k8s.io", "VolumeAttributesClass"): drivers.attributes_class_causes,
 }
 
 _NEW_JUDGES: Final[dict[tuple[str, str], Judge]] = {
     ("", "Namespace"): cluster.namespace_causes,
     ("", "Pod"): pods.pod_causes,
+    ("apps", "StatefulSet"): controllers.new_stateful_set_causes,
     ("certificates.k8s.io", "CertificateSigningRequest"): certificates.new_request_causes,
     ("events.k8s.io", "Event"): events.new_event_causes,
     ("networking.k8s.io", "Ingress"): networking.new_ingress_causes,
+    ("networking.k8s.io", "ServiceCIDR"): serviceaddresses.range_causes,
+    ("resource.k8s.io", "ResourceClaim"): devices.claim_causes,
+    ("resource.k8s.io", "ResourceClaimTemplate"): devices.claim_template_causes,
 }
 """Judges of new objects alone, where they differ."""
 
 _FIRST_JUDGES: Final[dict[tuple[str, str], Judge]] = {("", "Service"): services.service_address_causes}
 """Judges who must be content before anything else is looked at."""
+
+_FIXED_FIRST: Final = ("DaemonSet", "VolumeAttributesClass")
+"""Kinds of which what may not change is named before what is wrong."""
 
 _SETTLED: Final[dict[tuple[str, str], str]] = {("discovery.k8s.io", "EndpointSlice"): "endpoints"}
 """Fields that are not judged again while they stay as they were."""
@@ -222,9 +241,10 @@ _SETTLED: Final[dict[tuple[str, str], str]] = {("discovery.k8s.io", "EndpointSli
 _COMPARISONS: Final[dict[tuple[str, str], Comparison]] = {
     ("", "ConfigMap"): immutability.immutable_object_causes,
     ("", "Namespace"): immutability.namespace_causes,
+    ("", "Node"): cluster.node_update_causes,
     ("", "PersistentVolume"): storage.volume_update_causes,
     ("", "PersistentVolumeClaim"): volumeclaims.claim_update_causes,
-    ("", "Pod"): pods.pod_update_causes,
+    ("", "Pod"): podupdates.pod_update_causes,
     ("", "ResourceQuota"): quotas.resource_quota_update_causes,
     ("", "Secret"): immutability.immutable_object_causes,
     ("", "Service"): services.service_update_causes,
@@ -232,6 +252,18 @@ _COMPARISONS: Final[dict[tuple[str, str], Comparison]] = {
     ("batch", "Job"): jobs.job_update_causes,
     ("certificates.k8s.io", "CertificateSigningRequest"): certificates.request_update_causes,
     ("events.k8s.io", "Event"): events.event_update_causes,
+    ("networking.k8s.io", "ServiceCIDR"): serviceaddresses.range_update_causes,
     (rbac.GROUP, "ClusterRoleBinding"): rbac.binding_update_causes,
     (rbac.GROUP, "RoleBinding"): rbac.binding_update_causes,
+    ("resource.k8s.io", "ResourceClaim"): devices.claim_update_causes,
+    ("storage.k8s.io", "CSIDriver"): drivers.driver_object_update_causes,
+    ("storage.k8s.io", "CSINode"): drivers.driver_node_update_causes,
 }
+
+_REPORTED: Final[dict[tuple[str, str], Comparison]] = {
+    ("", "PersistentVolumeClaim"): reportedstatuses.claim_status_causes,
+    ("", "Service"): reportedstatuses.balancer_causes,
+    ("networking.k8s.io", "Ingress"): reportedstatuses.entry_causes,
+    ("policy", "PodDisruptionBudget"): reportedstatuses.condition_causes,
+}
+"""Judges of what is said in a status, where somebody else says it."""

@@ -34,6 +34,14 @@ def amount_causes(value: Any, path: str) -> list[Cause]:
     return quantity_causes(value, path)
 
 
+def basic_causes(value: Any, path: str) -> list[Cause]:
+    """What is wrong with a size that may not be negative, which is shown as a number."""
+    found = amount(value)
+    if found is not None and found < ZERO:
+        return [invalid(path, found.value(), "must be a valid resource quantity")]
+    return quantity_causes(value, path)
+
+
 def size_causes(value: Any, path: str) -> list[Cause]:
     """What is wrong with an amount that must be positive."""
     found = amount(value)

@@ -25,6 +25,14 @@ from kube.validation.volumeclaims import access_causes, volume_mode_causes
 from kube.validation.volumes import VOLUME_SOURCES, driver_causes, recycles_root, source_causes
 
 _POLICIES: Final = ("Delete", "Recycle", "Retain")
+_GROWING: Final = "controllerExpandSecretRef"
+_LABELS: Final = {
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+    "beta.kubernetes.io/os": "kubernetes.io/os",
+    "beta.kubernetes.io/arch": "kubernetes.io/arch",
+    "beta.kubernetes.io/instance-type": "node.kubernetes.io/instance-type",
+}
 _PARAMETERS_MAX: Final = 512
 _PARAMETERS_SIZE: Final = 256 * 1024
 
@@ -83,24 +91,62 @@ def _capacity_causes(quantity: Any, path: str) -> list[Cause]:
 
 
 def volume_update_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
-    """A volume's source and mode stay."""
+    """A volume's source, mode and nodes stay; a secret for growing may be added, a class of attributes not taken away."""
     after, before = new.get("spec", {}), old.get("spec", {})
     causes: list[Cause] = []
-    if any(after.get(field) != before.get(field) for field in VOLUME_SOURCES):
+    driver, was = after.get("csi"), before.get("csi")
+    if driver and was and _GROWING not in was:
+        driver = {key: value for key, value in driver.items() if key != _GROWING}
+    if any({**after, "csi": driver}.get(field) != before.get(field) for field in VOLUME_SOURCES):
         detail = "spec.persistentvolumesource is immutable after creation"
         causes.append(forbidden("spec.persistentvolumesource", detail))
     if after.get("volumeMode") != before.get("volumeMode"):
         causes.append(immutable("volumeMode", after.get("volumeMode")))
+    if "nodeAffinity" in before and _moved(after, before):
+        detail = "field is immutable, except for updating from beta label to GA"
+        causes.append(invalid("nodeAffinity", _affinity_shown(after.get("nodeAffinity")), detail))
+    if "volumeAttributesClassName" in before and "volumeAttributesClassName" not in after:
+        causes.append(forbidden("spec.volumeAttributesClassName", "update from non-nil value to nil is forbidden"))
     return causes
+
+
+def _moved(after: dict[str, Any], before: dict[str, Any]) -> bool:
+    """Whether a volume's nodes are others; a label of old may have taken its name of today."""
+
+    def terms(spec: dict[str, Any], *, blank: bool) -> Any:
+        found = ((spec.get("nodeAffinity") or {}).get("required") or {}).get("nodeSelectorTerms") or ()
+        lists = [(number, field, each) for number, term in enumerate(found) for field in term for each in term[field]]
+        return [(n, f, {**each, "key": ""}) if blank else each.get("key", "") for n, f, each in lists]
+
+    names_now, names_then = terms(after, blank=False), terms(before, blank=False)
+    return terms(after, blank=True) != terms(before, blank=True) or any(
+        now not in (then, _LABELS.get(then)) for now, then in zip(names_now, names_then, strict=True)
+    )
+
+
+def _affinity_shown(affinity: dict[str, Any] | None) -> Any:
+    """A volume's nodes as Go shows them."""
+
+    def expressions(term: dict[str, Any], field: str) -> list[dict[str, Any]] | None:
+        found = term.get(field)
+        return found and [
+            {"Key": e.get("key", ""), "Operator": e.get("operator", ""), "Values": e.get("values")} for e in found
+        ]
+
+    if affinity is None:
+        return None
+    terms = (affinity.get("required") or {}).get("nodeSelectorTerms")
+    shown = terms and [
+        {"MatchExpressions": expressions(term, "matchExpressions"), "MatchFields": expressions(term, "matchFields")}
+        for term in terms
+    ]
+    return {"Required": {"NodeSelectorTerms": shown} if "required" in affinity else None}
 
 
 def storage_class_causes(body: dict[str, Any]) -> list[Cause]:
     """What is wrong with a StorageClass."""
-    provisioner = body.get("provisioner", "").lower()
-    causes = [] if provisioner else [required("provisioner")]
-    if provisioner:
-        causes += reason_causes("provisioner", provisioner, names.qualified_name(provisioner))
-    causes += _parameter_causes(body.get("parameters", {}))
+    causes = provisioner_causes(body.get("provisioner", ""), "provisioner")
+    causes += parameter_causes(body.get("parameters", {}))
     for field, choices in (
         ("reclaimPolicy", ("Delete", "Retain")),
         ("volumeBindingMode", ("Immediate", "WaitForFirstConsumer")),
@@ -110,7 +156,13 @@ def storage_class_causes(body: dict[str, Any]) -> list[Cause]:
     return causes + _topology_causes(body.get("allowedTopologies", ()))
 
 
-def _parameter_causes(parameters: dict[str, str]) -> list[Cause]:
+def provisioner_causes(name: str, path: str) -> list[Cause]:
+    """What is wrong with the name of a program that makes volumes."""
+    return reason_causes(path, name.lower(), names.qualified_name(name.lower())) if name else [required(path)]
+
+
+def parameter_causes(parameters: dict[str, str]) -> list[Cause]:
+    """What is wrong with what such a program is told."""
     if len(parameters) > _PARAMETERS_MAX:
         return [too_long("parameters", _PARAMETERS_MAX)]
     causes = [invalid("parameters", "", "field can not be empty.") for key in parameters if not key]

@@ -108,6 +108,15 @@ def claim_update_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]
         causes.append(forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
     if after.get("volumeMode") != before.get("volumeMode"):
         causes.append(immutable("volumeMode", after.get("volumeMode")))
+    name = after.get("volumeAttributesClassName")
+    if (
+        not name
+        and before.get("volumeAttributesClassName") != name
+        and ("currentVolumeAttributesClassName" in old.get("status", {}))
+    ):
+        to = "nil" if name is None else "empty string"
+        detail = f"update to {to} is forbidden when status.currentVolumeAttributesClassName is not nil"
+        causes.append(forbidden("spec.volumeAttributesClassName", detail))
     return causes
 
 

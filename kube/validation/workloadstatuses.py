@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kube.requests.fielderrors import forbidden, invalid
+from kube.requests.fielderrors import invalid
 from kube.requests.status import Cause
 
 _REPLICAS: Final = "cannot be greater than status.replicas"
@@ -35,15 +35,27 @@ _COUNTS: Final[dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]]] =
             "readyReplicas",
             "availableReplicas",
             "unavailableReplicas",
+            "terminatingReplicas",
             "collisionCount",
         ),
         ("updatedReplicas", "readyReplicas", "availableReplicas"),
     ),
     ("apps", "ReplicaSet"): (
-        ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration"),
+        (
+            "replicas",
+            "fullyLabeledReplicas",
+            "readyReplicas",
+            "availableReplicas",
+            "terminatingReplicas",
+            "observedGeneration",
+        ),
         ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
     ),
-    ("batch", "Job"): (("active", "succeeded", "failed", "ready"), ()),
+    ("autoscaling", "HorizontalPodAutoscaler"): (("currentReplicas", "desiredReplicas"), ()),
+    ("policy", "PodDisruptionBudget"): (
+        ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"),
+        (),
+    ),
     ("apps", "StatefulSet"): (
         (
             "replicas",
@@ -60,11 +72,11 @@ _COUNTS: Final[dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]]] =
 """(group, kind) → the counts in the order in which they are judged, and which of them count part of ``replicas``."""
 
 
-def status_causes(key: tuple[str, str], body: dict[str, Any]) -> list[Cause]:
-    """What is wrong with the counts in the status of a built-in controller."""
+def status_causes(key: tuple[str, str], body: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
+    """What is wrong with the counts in the status of a built-in controller, and what of them is taken back."""
     counts = _COUNTS.get(key)
     status = body.get("status")
-    if counts is None or not status:
+    if counts is None or not status or status == old.get("status"):
         return []
     every, parts = counts
     detail = "must be greater than or equal to 0"
@@ -73,17 +85,11 @@ def status_causes(key: tuple[str, str], body: dict[str, Any]) -> list[Cause]:
     causes += [
         invalid(f"status.{name}", status.get(name, 0), _REPLICAS) for name in parts if status.get(name, 0) > total
     ]
-    if key == ("batch", "Job") and status.get("ready", 0) > status.get("active", 0):
-        causes.append(invalid("status.ready", status["ready"], "cannot set more ready pods than active"))
     available = status.get("availableReplicas", 0)
     if "availableReplicas" in parts and available > status.get("readyReplicas", 0):
-        causes.append(invalid("status.availableReplicas", available, "cannot be greater than readyReplicas"))
+        ready = "status.readyReplicas" if key[1] == "StatefulSet" else "readyReplicas"
+        causes.append(invalid("status.availableReplicas", available, f"cannot be greater than {ready}"))
+    collisions, was = (each.get("collisionCount") for each in (status, old.get("status") or {}))
+    if was is not None and (collisions or 0) < was and "collisionCount" in every:
+        causes.append(invalid("status.collisionCount", collisions or 0, "cannot be decremented"))
     return causes
-
-
-def balancer_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
-    """Only a service of that type has a load balancer."""
-    ingress = ((new.get("status") or {}).get("loadBalancer") or {}).get("ingress")
-    if not ingress or new.get("status") == old.get("status") or new.get("spec", {}).get("type") == "LoadBalancer":
-        return []
-    return [forbidden("status.loadBalancer.ingress", "may only be used when `spec.type` is 'LoadBalancer'")]

@@ -77,9 +77,9 @@ class Conversation:
         warnings = tuple(sorted(answer.warnings))  # those about annotations come in any order
         return self._keep(Answer(answer.status, {"content-type": "application/json"}, warnings, said), method, path)
 
-    def refused(self, method: str, path: str, body: Any) -> Answer:
+    def refused(self, method: str, path: str, body: Any, media: str = "application/json") -> Answer:
         """Ask, and keep for the comparison only how it was refused: the words tell of where the real server keeps it."""
-        answer = self.speaker.send(method, path, body)
+        answer = self.speaker.send(method, path, body, media)
         said = Answer(answer.status, {"content-type": "application/json"}, (), {"reason": answer["reason"]})
         return self._keep(said, method, path, body)
 

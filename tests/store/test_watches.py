@@ -83,8 +83,8 @@ async def test_watch_goes_on_with_what_happens(conninfo: str) -> None:
             await anext(watch)
 
 
-async def test_who_writes_is_answered_before_who_watches_is_told(conninfo: str) -> None:
-    """As far as an order can be kept: programs that watch what they write expect the answer first."""
+async def test_who_watches_is_told_before_who_writes_is_answered(conninfo: str) -> None:
+    """TS15, as with kube-apiserver: a controller that looks again right after its write finds it in what it watches."""
     order: list[str] = []
     async with Engine(conninfo) as store:
         watch = store.watch(PODS, since=store.revision)
@@ -109,7 +109,7 @@ async def test_who_writes_is_answered_before_who_watches_is_told(conninfo: str) 
             await write("y")
             await reader
     for name in "abcdefghi":
-        assert order.index(f"wrote {name}") < order.index(f"told {name}")
+        assert order.index(f"told {name}") < order.index(f"wrote {name}")
 
 
 async def test_waiting_reader_ends_when_the_watch_is_closed(conninfo: str) -> None:

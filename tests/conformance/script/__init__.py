@@ -12,6 +12,7 @@ from tests.conformance.conversation import Conversation
 from tests.conformance.script.accounts import accounts
 from tests.conformance.script.admissionpolicies import admissionpolicies
 from tests.conformance.script.admissionwebhooks import admissionwebhooks
+from tests.conformance.script.becoming import becoming, becomingsystem
 from tests.conformance.script.certificates import certificates, signers
 from tests.conformance.script.controllers import aggregation, contents, kubesystem, nodes
 from tests.conformance.script.definitions import definitions, deprecations
@@ -82,6 +83,7 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
         unwise,
         resetting,
         plugins,
+        becoming,
     ):
         yield section.__name__, section, False
     yield certificates.__name__, certificates, True
@@ -92,3 +94,4 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
     yield admissionwebhooks.__name__, admissionwebhooks, True
     yield nodes.__name__, nodes, True
     yield resettingsystem.__name__, resettingsystem, True
+    yield becomingsystem.__name__, becomingsystem, True
