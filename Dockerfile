@@ -33,4 +33,4 @@ ENV PATH=/opt/venv/bin:$PATH \
 USER 10001:10001
 VOLUME /srv/data
 EXPOSE 8000 6443
-CMD ["python", "-m", "uvicorn", "portal.asgi:application", "--host", "0.0.0.0", "--port", "8000", "--no-proxy-headers", "--http", "portal.protocol:PortalProtocol", "--timeout-graceful-shutdown", "30"]
+CMD ["python", "manage.py", "portal", "--bind-address", "0.0.0.0", "--port", "8000"]

@@ -1,17 +1,13 @@
 """The portal as an ASGI application."""
 
-import logging
 import os
 
 from django.conf import settings
 from django.core.asgi import get_asgi_application
 from django.core.exceptions import ImproperlyConfigured
 
-from portal.logformat import AccessFilter
-
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 if not settings.SECRET_KEY_IS_SET:
     raise ImproperlyConfigured("Set SECRET_KEY: sessions signed with a key that everybody knows are nobody's.")
 
-logging.getLogger("uvicorn.access").addFilter(AccessFilter())
 application = get_asgi_application()

@@ -11,16 +11,6 @@ from audit.requestnames import request_name
 from kube.requests.visibletexts import visible
 
 
-class AccessFilter(logging.Filter):
-    """Keeps the secrets of links out of the server's log of requests (GW9)."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Every record, its texts without them."""
-        if isinstance(record.args, tuple):
-            record.args = tuple(without_links(part) if isinstance(part, str) else part for part in record.args)
-        return True
-
-
 class LineFormatter(logging.Formatter):
     """One record, one line: what strangers and clusters say cannot begin another one, nor turn a terminal (GW13).
 

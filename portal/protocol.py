@@ -1,8 +1,8 @@
 """HTTP/1.1 at the portal: uvicorn's own, with the bounds that the API server's connections have (DOS-01, HDR-02).
 
 uvicorn takes heads of any size, lets bodies of any size through to Django, which keeps them in a file, waits for a
-sender for ever, and lets what follows a chunked body be a header. Whoever starts the portal names this class to it:
-``--http portal.protocol:PortalProtocol``. WebSockets are for terminals alone, and no library of uvicorn's takes them.
+sender for ever, lets what follows a chunked body be a header, and hangs up, when it ends, on who is about to ask.
+WebSockets are for terminals alone, and no library of uvicorn's takes them.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from gateway.http.protocol import (
     HEADER_SECONDS,
     MAX_HEADER_BYTES,
     MAX_HEADERS,
+    NEWCOMER_SECONDS,
     PARSED_BYTES,
     TooLarge,
 )
@@ -34,6 +35,9 @@ BODY_SECONDS: Final = 60.0
 
 WRITE_SECONDS: Final = 60.0
 """How long a client may let an answer wait, 64 KiB of it."""
+
+LEAVING: Final = "leaving"
+"""Of the state that the server shares with every request: whether it is about to end."""
 
 _TOO_LARGE: Final = (
     b"HTTP/1.1 413 Content Too Large\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 22\r\n"
@@ -59,7 +63,7 @@ class PortalProtocol(HttpToolsProtocol):
         self._unparsed = b""
         self._body_bytes = 0
         self._silent_bytes = 0
-        self._in_head = True
+        self._has_asked = self._in_head = False
         self._body_refused = False
         self._patience: asyncio.TimerHandle | None = None
         self._writing: asyncio.TimerHandle | None = None
@@ -103,7 +107,7 @@ class PortalProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """A request begins."""
         self._body_bytes = 0
-        self._in_head = True
+        self._has_asked = self._in_head = True
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -123,6 +127,8 @@ class PortalProtocol(HttpToolsProtocol):
         self._body_bytes = 0
         self._wait(BODY_SECONDS)
         super().on_headers_complete()
+        if self.app_state.get(LEAVING):
+            self.part()
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
@@ -136,12 +142,36 @@ class PortalProtocol(HttpToolsProtocol):
         self._wait(None)
         super().on_message_complete()
 
+    # What the server asks for.
+
+    def part(self) -> None:
+        """The server will stop: the next answer is the last here, and sends its client to whoever serves on."""
+        if self.cycle is not None and not self.cycle.response_started:
+            self.cycle.keep_alive = False
+
+    def shutdown(self) -> None:
+        """The server stops: what has begun is finished, and a client that has its answer is not waited for.
+
+        One that has only just come may not have had the time to ask.
+        """
+        if self._has_asked:
+            self._leave()
+        else:
+            self.loop.call_later(NEWCOMER_SECONDS, self._leave)
+
+    def _leave(self) -> None:
+        # A head that has begun is waited for, and then its answer, as whoever comes now is told to part.
+        if not self._in_head and not self.transport.is_closing():
+            super().shutdown()
+
     # What requests tell.
 
     def on_response_complete(self) -> None:
-        """The next request has its turn."""
+        """The next request has its turn; one that has begun is not waited for as long as one that may come."""
         super().on_response_complete()
         self._parse()
+        if self._in_head and self._is_idle and self._patience is None:
+            self._wait(HEADER_SECONDS)
 
     def send_400_response(self, msg: str) -> None:
         """What came is refused."""

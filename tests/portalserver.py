@@ -1,4 +1,4 @@
-"""The portal on a socket, by its own protocol, as ``uvicorn`` serves it: what browsers take WebSockets from."""
+"""The portal on a socket, by its own server: what browsers take WebSockets from."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import uvicorn
 from django.core.handlers.asgi import ASGIHandler
+
+from portal.serving import PortalServer
 
 
 @contextmanager
-def served_portal() -> Iterator[tuple[str, uvicorn.Server]]:
+def served_portal() -> Iterator[tuple[str, PortalServer]]:
     """Its address, by a name for which browsers keep Secure cookies, and its server."""
-    config = uvicorn.Config(
-        ASGIHandler(), http="portal.protocol:PortalProtocol", ws="none", lifespan="off", log_config=None
-    )
-    server = uvicorn.Server(config)
+    server = PortalServer(ASGIHandler())
     listening = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=asyncio.run, args=(server.serve(sockets=[listening]),), daemon=True)
     thread.start()

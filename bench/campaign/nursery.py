@@ -78,8 +78,7 @@ def _live(told: dict[str, Any]) -> None:
     if kind == "apiserver":
         call_command("apiserver", *told["flags"], secure_port=told["port"], external_url=settings.APISERVER_URL)
     elif kind == "portal":
-        settings.PORTAL_PORT = told["port"]
-        quickstart._serve_portal()
+        call_command("portal", port=told["port"])
     elif kind == "worker":
         quickstart._work()
     elif kind == "beat":

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import errno
 import logging
 import multiprocessing
 import resource
@@ -12,8 +10,7 @@ import signal
 import socket
 import sys
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from multiprocessing.context import SpawnProcess
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Final, cast
@@ -25,6 +22,7 @@ from uvicorn.server import ServerState
 from access.authentication.keyfiles import KeyFiles
 from gateway.http.certificates import Certificates, serving
 from gateway.http.protocol import GatewayProtocol
+from gateway.http.servers import BACKLOG, LOOK_SECONDS, OrderlyServer, bind
 from gateway.http.tls import ServerTls
 from gateway.http.tlsconnection import TlsConnection
 from gateway.options import Options
@@ -35,37 +33,9 @@ from store.supervision import Supervised
 logger = logging.getLogger(__name__)
 
 _GRACE_SECONDS: Final = 10
-_LOOK_SECONDS: Final = 0.2
-_BACKLOG: Final = 4096
-_HANDSHAKE_SECONDS: Final = 5.0
-"""How long whoever stands in line when a server stops may take for the handshake."""
-
-
-class PortTaken(Exception):
-    """Another process listens there; the message says what to do."""
-
-
-def bind(options: Options) -> socket.socket:
-    """The listening socket. Raises ``PortTaken`` with one line that names the port and how to change it."""
-    family = socket.AF_INET6 if ":" in options.bind_address else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if options.permit_port_sharing:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    try:
-        listener.bind((options.bind_address, options.secure_port))
-    except OSError as error:
-        listener.close()
-        if error.errno in (errno.EADDRINUSE, errno.EACCES):
-            why = "is already in use" if error.errno == errno.EADDRINUSE else "may not be opened by this user"
-            raise PortTaken(
-                f"port {options.secure_port} on {options.bind_address} {why}: "
-                "choose another with --secure-port or APISERVER_PORT; servers that take turns on it all say "
-                "--permit-port-sharing"
-            ) from None
-        raise
-    listener.set_inheritable(True)
-    return listener
+_REMEDY: Final = (
+    "choose another with --secure-port or APISERVER_PORT; servers that take turns on it all say --permit-port-sharing"
+)
 
 
 class Connections:
@@ -104,7 +74,7 @@ def configure(application: Application, connections: Connections, *, workers: in
         log_config=None,
         log_level="warning",
         timeout_graceful_shutdown=_GRACE_SECONDS,
-        backlog=_BACKLOG,
+        backlog=BACKLOG,
     )
 
 
@@ -115,7 +85,7 @@ def run(options: Options, *, announce: Callable[[str], None] = lambda _: None) -
     certificates or keys that cannot be used.
     """
     _forbid_core_files()
-    listener = bind(options)
+    listener = bind(options.bind_address, options.secure_port, shared=options.permit_port_sharing, remedy=_REMEDY)
     with serving(options) as certificates:
         _check(certificates)
         connections = Connections(ServerTls(certificates))
@@ -125,7 +95,7 @@ def run(options: Options, *, announce: Callable[[str], None] = lambda _: None) -
         if options.workers > 1:
             if not options.permit_port_sharing:
                 # Who comes early waits for the first worker. Where another server serves on, each worker opens the line.
-                listener.listen(_BACKLOG)
+                listener.listen(BACKLOG)
             _supervise(config, listener, options)
         else:
             GatewayServer(config).run(sockets=[listener])
@@ -161,7 +131,7 @@ def _supervise(config: uvicorn.Config, listener: socket.socket, options: Options
         return process
 
     processes = [started() for _ in range(options.workers)]
-    while not stopping.wait(_LOOK_SECONDS):
+    while not stopping.wait(LOOK_SECONDS):
         for index, process in enumerate(processes):
             if process.exitcode == STARTUP_FAILURE:
                 stopping.set()
@@ -179,8 +149,8 @@ def _supervise(config: uvicorn.Config, listener: socket.socket, options: Options
         sys.exit(STARTUP_FAILURE)
 
 
-class GatewayServer(uvicorn.Server):
-    """uvicorn's server, which follows its certificates while it runs, and ends open watches when it stops."""
+class GatewayServer(OrderlyServer):
+    """A server that follows its certificates while it runs, and ends open watches when it stops."""
 
     _tasks: tuple[Supervised, ...] = ()
 
@@ -230,52 +200,25 @@ class GatewayServer(uvicorn.Server):
             for connection in self._connections():
                 connection.expire(now)
 
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop without a request that fails, as kube-apiserver does.
-
-        1. Not ready any more: whoever sends requests here looks elsewhere from now on.
-        2. For ``--shutdown-delay-duration`` everything is served as before, but that each answer is the last of its
-           connection: clients that are busy leave by themselves, with nothing under way.
-        3. Whoever stands in line is let in, for the line ends with its socket.
-        4. Watches, logs and shells end; their clients begin them again elsewhere.
-        5. What runs is finished.
-        """
+    @property
+    def shutdown_delay(self) -> float:
+        """See ``OrderlyServer``."""
         application = self.config.app
-        if isinstance(application, Application):
-            application.stop_being_ready()
-            await self._serve_on(application.shutdown_delay)
+        return application.shutdown_delay if isinstance(application, Application) else 0.0
+
+    def stop_being_ready(self) -> None:
+        """See ``OrderlyServer``."""
+        if isinstance(self.config.app, Application):
+            self.config.app.stop_being_ready()
+
+    async def end_streams(self) -> None:
+        """End watches, logs and shells."""
         for task in self._tasks:
             await task.stop()
-        await self._let_in(sockets or [])
-        if isinstance(application, Application):
-            application.end_streams()
-        await super().shutdown(sockets=sockets)
+        if isinstance(self.config.app, Application):
+            self.config.app.end_streams()
 
-    async def _serve_on(self, seconds: float) -> None:
-        for connection in self._connections():
-            connection.part()
-        until = time.monotonic() + seconds
-        # A second SIGINT hurries; signals set a mark, and wake nobody.
-        while (left := until - time.monotonic()) > 0 and not self.force_exit:  # noqa: ASYNC110
-            await asyncio.sleep(min(left, _LOOK_SECONDS))
-
-    async def _let_in(self, listeners: Sequence[socket.socket]) -> None:
-        """Take whoever stands in line, and wait for the handshakes that go on."""
-        loop, connections = asyncio.get_running_loop(), self._made_by
-
-        def protocol() -> TlsConnection:
-            return connections(self.config, self.server_state, self.lifespan.state, loop)
-
-        waiting = 0
-        for listener in listeners:
-            listener.setblocking(False)
-            with contextlib.suppress(BlockingIOError):
-                while waiting < _BACKLOG:
-                    connection, _ = listener.accept()
-                    connection.setblocking(False)
-                    waiting += 1
-                    with contextlib.suppress(OSError):
-                        await loop.connect_accepted_socket(protocol, connection)
-        until = time.monotonic() + _HANDSHAKE_SECONDS
-        while connections.shaking and time.monotonic() < until:  # noqa: ASYNC110 - whoever stops has the time
-            await asyncio.sleep(_LOOK_SECONDS / 10)
+    @property
+    def is_shaking_hands(self) -> bool:
+        """Whether anybody is in the midst of TLS's handshake."""
+        return bool(self._made_by.shaking)

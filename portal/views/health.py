@@ -6,11 +6,14 @@ import hmac
 
 import redis
 from django.conf import settings
+from django.core.handlers.asgi import ASGIRequest
 from django.db import Error, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_safe
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from portal.protocol import LEAVING
 
 _migrated = False
 
@@ -23,8 +26,8 @@ def healthz(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
-    """The database answers and is migrated, Redis answers. 503 names what does not, without addresses."""
-    checks = {"database": _database(), "migrations": _migrations(), "redis": _redis()}
+    """The database answers and is migrated, Redis answers, no end is near. 503 names what is not so, without addresses."""
+    checks = {"database": _database(), "migrations": _migrations(), "redis": _redis(), "shutdown": _serves_on(request)}
     ready = all(checks.values())
     body = {"ready": ready, "checks": {name: "ok" if fine else "failed" for name, fine in checks.items()}}
     return JsonResponse(body, status=200 if ready else 503)
@@ -40,6 +43,11 @@ def metrics(request: HttpRequest) -> HttpResponse:
     if not (hmac.compare_digest(given, token) if token else local):
         return HttpResponse("not found", status=404, content_type="text/plain")
     return HttpResponse(generate_latest(), content_type=CONTENT_TYPE_LATEST)
+
+
+def _serves_on(request: HttpRequest) -> bool:
+    scope = request.scope if isinstance(request, ASGIRequest) else {}
+    return not scope.get("state", {}).get(LEAVING)
 
 
 def _database() -> bool:

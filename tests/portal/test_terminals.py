@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from django.conf import settings as django_settings
@@ -20,6 +19,7 @@ from django.utils import timezone
 
 from audit.models import ApiRequest, AuditEntry
 from portal.contents import terminals
+from portal.serving import PortalServer
 from tenants.models import Cluster, Tenant, Workspace
 from tests import factories
 from tests.podserver import PodServer, messages_in, pod_server
@@ -36,7 +36,7 @@ class Place:
     """The portal on a socket, two tenants, and the API server that lets into the pod web-1 of everybody."""
 
     url: str
-    server: uvicorn.Server
+    server: PortalServer
     acme: House
     globex: House
     pods: PodServer

@@ -16,9 +16,10 @@ from access.authorization import options as authorization
 from access.authorization.build import check_files
 from access.reloading import UnusableFile
 from access.requestlimits import READ, WATCH, WRITE
+from gateway.http.servers import PortTaken
 from gateway.options import DEFAULT_ISSUER, Options
 from gateway.process.auditlog import read_policy_file
-from gateway.server.serving import PortTaken, run
+from gateway.server.serving import run
 from kube.requests.durations import parse_seconds
 from kube.requests.ratelimits import Limits
 from kube.requests.tokenbuckets import TokenBucket

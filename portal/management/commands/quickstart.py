@@ -32,7 +32,7 @@ from portal.quickstart.supervisor import Supervisor
 
 _HOST = "127.0.0.1"
 _PARTS = (
-    *("portal.asgi", "portal.protocol", "portal.urls", "uvicorn.main", "uvicorn.loops.uvloop"),
+    *("portal.asgi", "portal.serving", "portal.urls", "portal.management.commands.portal", "uvicorn.loops.uvloop"),
     *("gateway.server.serving", "gateway.management.commands.apiserver"),
     *("celery.apps.worker", "celery.apps.beat", "celery.concurrency.thread", "kombu.transport.redis"),
 )
@@ -162,7 +162,7 @@ def _parts(layout: Layout) -> list[tuple[Fork, Callable[[], bool]]]:
         return Fork(name, run, layout.logs / f"{name}.log")
 
     apiserver = fork("apiserver", lambda: call_command("apiserver", *settings.APISERVER_FLAGS))
-    portal = fork("portal", _serve_portal)
+    portal = fork("portal", lambda: call_command("portal"))
     worker = fork("worker", _work)
     beat = fork("beat", lambda: celery_app.Beat(schedule=str(schedule), loglevel="INFO", quiet=True).run())
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -172,24 +172,6 @@ def _parts(layout: Layout) -> list[tuple[Fork, Callable[[], bool]]]:
         (worker, lambda: _says(worker.log, b" ready.")),
         (beat, lambda: beat.alive),
     ]
-
-
-def _serve_portal() -> None:
-    uvicorn = import_module("uvicorn.main").main
-    listen = ("--host", _HOST, "--port", str(settings.PORTAL_PORT), "--timeout-graceful-shutdown", "5")
-    uvicorn(
-        [
-            "portal.asgi:application",
-            "--no-access-log",
-            "--no-server-header",
-            "--no-proxy-headers",
-            "--http",
-            "portal.protocol:PortalProtocol",
-            "--ws",
-            "none",
-            *listen,
-        ]
-    )
 
 
 def _work() -> None:
