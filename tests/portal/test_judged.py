@@ -239,7 +239,7 @@ def test_an_object_that_replaces_another_is_judged(running: User) -> None:
     missing = explained(running, other, place.replace("settings", "other"), "PUT")
     assert (missing["decision"], missing["decidedBy"]) == ("deny", "admission")
     assert "not found" in missing["reason"]
-    found = explained(running, {**pod("3"), "metadata": {"name": "web"}}, f"{PODS}/web", "PUT")
+    found = explained(running, {**pod("2"), "metadata": {"name": "web"}}, f"{PODS}/web", "PUT")
     assert found["decidedBy"] == "admission/ObjectValidation", "what may not change"
 
 
