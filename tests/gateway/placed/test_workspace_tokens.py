@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
+from django.db import connection
 
 from access.credentials.tokenrequests import ClusterToken
 from audit.models import AuditEntry
@@ -19,6 +22,8 @@ from tests.gateway.placed.conftest import Door, phase_of, said
 from tests.tenants.conftest import OPERATOR
 
 WEB = Placement("4f0e…", "fra-1", "root:acme", "acme-web", "Active")
+_TOKEN = r"eyJ[A-Za-z0-9_-]+\.eyJ|65794a([0-9a-f]{2})+2e65794a"
+"""How any JWT begins, and how PostgreSQL writes it where it is kept as bytes."""
 
 
 class Cluster:
@@ -127,11 +132,38 @@ def test_a_request_carries_the_least_token_that_covers_it(door: Door) -> None:
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}}
     assert owner.post(f"{path}/serviceaccounts", account).status == 201
     assert issued()[4:] == [("admin", "intent"), ("admin", "success")]
-    # A token begins like any JWT. It is nowhere but in memory.
-    written = str(list(AuditEntry.objects.filter(chain=door.name).values_list("detail")))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_token_is_nowhere_but_in_memory(door: Door) -> None:
+    """Not in the database, a log, a metric or what somebody is answered; and the processes leave no core file (GW4)."""
+    owner = door.person("olga", Role.OWNER)
+    path = f"/api/v1/namespaces/{door.place(owner)}"
+    shell = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Protocol": "v5.channel.k8s.io"}
+    answers = [
+        owner.get(f"{path}/pods"),
+        owner.get(f"{path}/pods/nobody"),
+        owner.post(f"{path}/configmaps", config_map("No Name")),
+        owner.get(f"{path}/pods/nobody/exec?command=sh&stdout=true", shell),
+    ]
+    assert [answer.status for answer in answers[:3]] == [200, 404, 422]
+    assert answers[3].status >= 400
+    assert AuditEntry.objects.filter(chain=door.name, action="workspace.token", outcome="success").exists()
     folder = door.server.folder
-    written += (folder.parent / f"{folder.name}.log").read_text() + door.server.admin.get("/metrics").raw.decode()
-    assert "eyJ" not in written
+    written = [f"{answer.headers}{answer.raw.decode()}" for answer in answers]
+    written.append((folder.parent / f"{folder.name}.log").read_text())
+    written.append(door.server.admin.get("/metrics").raw.decode())
+    assert not [text for text in written if re.search(_TOKEN, text)]
+    with connection.cursor() as cursor:
+        for table in connection.introspection.table_names(cursor):
+            cursor.execute(f'SELECT row::text FROM "{table}" AS row WHERE row::text ~ %s', [_TOKEN])
+            assert not cursor.fetchall(), table
+    processes = [door.server.process.pid]
+    for process in processes:
+        tasks = Path(f"/proc/{process}/task").iterdir()
+        processes += [int(child) for task in tasks for child in (task / "children").read_text().split()]
+        # One byte is too small for any file, and holds where the kernel gives it to a program instead.
+        assert re.search(r"^Max core file size +[01] ", Path(f"/proc/{process}/limits").read_text(), re.MULTILINE)
 
 
 @pytest.mark.django_db(transaction=True)
