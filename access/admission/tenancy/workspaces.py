@@ -151,7 +151,7 @@ class WorkspaceTree(NoopPlugin):
             kind = await self._type(f"{path}:{name}")
             annotations |= {TYPE_UID: kind["metadata"]["uid"]} if kind else {}
         metadata["finalizers"] = list(dict.fromkeys([*(metadata.get("finalizers") or ()), FINALIZER]))
-        body["status"] = {"phase": Phase.SCHEDULING}
+        body["status"] = {"phase": Phase.SCHEDULING.value}
 
     async def _type_of(self, attributes: Attributes, spec: Body) -> tuple[str, str]:
         """The type that is asked for, or the parent's default; looked for here, above, and in the system space."""
