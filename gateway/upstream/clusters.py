@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -26,10 +26,12 @@ from kube.authorization.leastrole import WorkspaceRoles
 from kube.authorization.rbac import GROUP, role_from
 from kube.kinds.openings import Opening, openings_from
 from kube.requests.status import ServiceUnavailable
+from store.fairqueue import FairQueue
 from store.postgresql.connections import AWAY
 from store.postgresql.dedicatedconnection import DedicatedConnection
 from store.postgresql.leadership import CheckLeadership
 from store.supervision import Supervised
+from store.types import Key
 from tenants.clusters.changes import CHANNEL
 from tenants.clusters.client import ClusterUnusable, Outcome, access_to, client_to, object_path, tls_context
 from tenants.clusters.objects import roles_on
@@ -257,5 +259,37 @@ async def follow_each(
             await check_leadership()
             await asyncio.sleep(_EACH_SECONDS)
     finally:
+        for task in tasks.values():
+            await task.stop()
+
+
+class ClusterQueues:
+    """What is due on clusters: each has a queue and a task of its own. ``reconcile`` looks at one object, for the work that is called ``work``."""
+
+    def __init__(self, work: str, reconcile: Callable[[Key], Awaitable[None]]) -> None:
+        self._work = work
+        self._reconcile = reconcile
+        self._queues: dict[str, FairQueue] = {}
+        self._tasks: dict[str, Supervised] = {}
+
+    def add(self, cluster: str, key: Key) -> None:
+        """Look at an object there soon."""
+        if cluster not in self._queues:
+            queue = self._queues[cluster] = FairQueue(self._reconcile)
+            self._tasks[cluster] = Supervised(f"{self._work} on {cluster}", queue.run)
+            self._tasks[cluster].start()
+        self._queues[cluster].add(key)
+
+    async def part(self, clusters: Collection[str]) -> None:
+        """End what is for none of these, once it has nothing to do any more."""
+        for name in self._queues.keys() - set(clusters):
+            # Asked each time anew: something may have come for it while another one ended.
+            if self._queues[name].is_idle:
+                del self._queues[name]
+                await self._tasks.pop(name).stop()
+
+    async def stop(self) -> None:
+        """End all, and forget what is due."""
+        tasks, self._tasks, self._queues = self._tasks, {}, {}
         for task in tasks.values():
             await task.stop()

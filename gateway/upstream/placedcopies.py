@@ -27,8 +27,7 @@ import orjson
 
 from gateway.controllers.publications import source_of
 from gateway.upstream.answers import Room, whole
-from gateway.upstream.clusterqueues import ClusterQueues
-from gateway.upstream.clusters import Clusters
+from gateway.upstream.clusters import ClusterQueues, Clusters
 from gateway.upstream.gatewayreading import read_object_as
 from gateway.upstream.placements import Placement, placement_in
 from gateway.upstream.tokens import WorkspaceTokens

@@ -32,8 +32,7 @@ from access.admission.tenancy.placedquota import (
 )
 from gateway.upstream.admission import MAKING, PlacedWrite, Settlement, name_of
 from gateway.upstream.client import BadGateway
-from gateway.upstream.clusterqueues import ClusterQueues
-from gateway.upstream.clusters import Clusters
+from gateway.upstream.clusters import ClusterQueues, Clusters
 from gateway.upstream.gatewayreading import Unserved, read_document, read_list_as
 from gateway.upstream.placements import Placement, Placements, placement_in
 from gateway.upstream.tokens import WorkspaceTokens
@@ -65,6 +64,7 @@ _COUNT_SECONDS: Final = 60.0
 """How long a cluster may take to say what is in one namespace: the next one waits for it."""
 
 _VERSION: Final = re.compile(r"v\d{1,4}((alpha|beta)\d{1,4})?")
+_VERSIONS_MAX: Final = 16
 
 _ALL: Final = ""
 """In place of a namespace: all of a space."""
@@ -275,16 +275,11 @@ class PlacedUsageController:
     async def _found(self, placement: Placement, quota: TenantQuota) -> list[Counted]:
         roles, now = await self._clusters.roles(placement.cluster), datetime.now(UTC)
         found: list[Counted] = []
-        for group, version, plural in [*_built_in(quota), *await self._others(placement.cluster, quota)]:
+        for group, versions, plural in [*_built_in(quota), *await self._others(placement.cluster, quota)]:
             role = roles.least(Attributes("list", group, plural, "", placement.namespace))
             if role is None:
                 continue  # Nobody in the namespace has to do with it.
-            base = f"/apis/{group}" if group else "/api"
-            path = f"{base}/{version}/namespaces/{placement.namespace}/{plural}"
-            try:
-                items = await read_list_as(self._clusters, self._tokens, placement, role, path)
-            except Unserved:
-                continue
+            items = await self._listed(placement, role, group, versions, plural)
             for item in items:
                 metadata = item["metadata"]
                 try:
@@ -295,8 +290,25 @@ class PlacedUsageController:
                 found.append(Counted(what, str(metadata.get("uid")), version_of(item), used))
         return found
 
-    async def _others(self, cluster: str, quota: TenantQuota) -> list[tuple[str, str, str]]:
-        """What the quota names and the cluster alone may have: group, the version that it prefers, plural."""
+    async def _listed(
+        self, placement: Placement, role: str, group: str, versions: Sequence[str], plural: str
+    ) -> list[dict[str, Any]]:
+        """The objects of a kind, in the first version that the cluster has of it.
+
+        A built-in kind that it says not to serve is not known to be without objects: raises ``ServiceUnavailable``.
+        """
+        base = f"/apis/{group}" if group else "/api"
+        for version in versions:
+            path = f"{base}/{version}/namespaces/{placement.namespace}/{plural}"
+            try:
+                return await read_list_as(self._clusters, self._tokens, placement, role, path)
+            except Unserved:
+                if BUILTINS.by_group_resource(group, plural) is not None:
+                    raise
+        return []
+
+    async def _others(self, cluster: str, quota: TenantQuota) -> list[tuple[str, list[str], str]]:
+        """What the quota names and the cluster alone may have: group, its versions, the one that it prefers first, plural."""
         found = []
         for group, plural in sorted(quota.named):
             if not group or BUILTINS.by_group_resource(group, plural) is not None:
@@ -305,12 +317,20 @@ class PlacedUsageController:
                 document = await read_document(self._clusters, cluster, f"/apis/{quote(group, safe='')}")
             except Unserved:
                 continue
-            preferred = document.get("preferredVersion")
-            version = preferred.get("version") if isinstance(preferred, dict) else None
-            if not isinstance(version, str) or not _VERSION.fullmatch(version):
-                raise BadGateway(f'the cluster "{cluster}" does not say in which version it has {plural}.{group}')
-            found.append((group, version, quote(plural, safe="")))
+            found.append((group, _versions(document, cluster, group), quote(plural, safe="")))
         return found
+
+
+def _versions(document: Mapping[str, Any], cluster: str, group: str) -> list[str]:
+    """Of an APIGroup, the preferred one first: no kind has to be in that. Raises ``BadGateway`` for what is none."""
+    try:
+        named = [document["preferredVersion"], *document.get("versions", ())][:_VERSIONS_MAX]
+        versions = list(dict.fromkeys(each["version"] for each in named))
+        if all(_VERSION.fullmatch(version) for version in versions):
+            return versions
+    except (KeyError, TypeError):
+        pass
+    raise BadGateway(f'the cluster "{cluster}" does not say which versions the group {group} has')
 
 
 def _named(body: Mapping[str, Any]) -> str:
@@ -325,9 +345,9 @@ def _bounded(quota: Mapping[str, Any]) -> tuple[frozenset[str], tuple[Scope, ...
     return frozenset(spec.get("hard") or ()), read_scopes(spec)
 
 
-def _built_in(quota: TenantQuota) -> Iterator[tuple[str, str, str]]:
+def _built_in(quota: TenantQuota) -> Iterator[tuple[str, list[str], str]]:
     return (
-        (each.group, each.preferred.name, each.plural)
+        (each.group, [each.preferred.name], each.plural)
         for each in BUILTINS
         if each.namespaced
         and each.persistent

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any, Final
 
 import jsonpatch
@@ -164,8 +165,22 @@ _DECEPTIVE: Final = frozenset((dict, list, bool, int, float))
 
 
 def deep_copy(value: Any) -> Any:
-    """A copy of a JSON value that shares no map or list with it, nor any within itself."""
-    return marshal.loads(marshal.dumps(value, _WITHOUT_SHARING))  # noqa: S302 - of bytes that were made just now
+    """A copy of a JSON value that shares no map or list with it, nor any within itself.
+
+    A member of an enumeration becomes the text or number that it stands for.
+    """
+    try:
+        return marshal.loads(marshal.dumps(value, _WITHOUT_SHARING))  # noqa: S302 - of bytes that were made just now
+    except ValueError:
+        return _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_plain(key): _plain(member) for key, member in value.items()}
+    if isinstance(value, list):
+        return [_plain(member) for member in value]
+    return value.value if isinstance(value, Enum) else value
 
 
 def weight(value: Any) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -180,3 +182,37 @@ def test_copies_end_before_they_cost_much() -> None:
             json_patch({"a": {"x": "y"}}, operations)
 
     assert effort(ask) < 50
+
+
+class Phase(StrEnum):
+    READY = "Ready"
+
+
+JSON_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+    | st.just(Phase.READY),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+)
+
+
+@given(JSON_VALUES)
+def test_a_copy_is_equal_plain_and_shares_nothing(value: Any) -> None:
+    """Whatever the product has put into an object, its own enumerations too."""
+
+    def containers(value: Any) -> list[Any]:
+        within = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        return [
+            *([value] if isinstance(value, dict | list) else []),
+            *(one for each in within for one in containers(each)),
+        ]
+
+    copied = deep_copy([value, value])
+    assert copied == [value, value]
+    assert orjson.loads(orjson.dumps(copied, option=orjson.OPT_PASSTHROUGH_SUBCLASS)) is not None
+    ids = [id(one) for one in containers(copied)]
+    assert len(ids) == len(set(ids))
+    assert not set(ids) & {id(one) for one in containers(value)}

@@ -242,6 +242,74 @@ async def test_kinds_that_clusters_alone_have_count_by_rules_whatever_another_sa
         assert not any("secrets" in path for path in there.heard["evil"])
 
 
+async def missing(visit: Visit) -> None:
+    """The kind is not served in this version."""
+    await visit.say(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+
+
+async def test_a_kind_counts_in_whichever_version_of_its_group_it_is(database: str) -> None:
+    """AD3: a group prefers a version for all of its kinds, and need not have each kind in it."""
+
+    def cluster(path: str) -> Any:
+        if path.endswith(f"/apis/{MACHINES}"):
+            versions = [{"version": "v2"}, {"version": "v1"}]
+            return {"kind": "APIGroup", "preferredVersion": versions[0], "versions": versions}
+        if f"/apis/{MACHINES}/v1/" in path:
+            return list_of({"metadata": {"name": "m", "uid": "m"}, "spec": {}})
+        return missing if f"/apis/{MACHINES}/" in path else list_of()
+
+    named = f"count/virtualmachines.{MACHINES}"
+    async with following(database, cluster, cluster) as there:
+        stored = await there.store.get(tenant_quota_key("acme"))
+        assert stored is not None
+        bounded = {"metadata": {"name": "quota"}, "spec": {"hard": {named: "9"}}, "status": {"used": {named: "0"}}}
+        await there.store.commit(Update(stored.key, stored.revision, bounded))
+        quotas = PlacedQuotas(
+            there.store, (), SimpleNamespace(quotas=lambda *_: ()), lambda *_: {}, KeyedLocks().of_tenant_quota
+        )
+        controller = PlacedUsageController(there.store, quotas, there, there.tokens, database)
+
+        async def counted() -> bool:
+            return await there.used() == {named: str(len(NAMESPACES))}
+
+        async with at_work(controller.run()):
+            await there.until(counted)
+
+
+async def test_who_says_that_it_has_no_pods_at_all_gives_no_room_back(database: str) -> None:
+    """AD1: a built-in kind that is not served, for a moment or by a lie, is not known to be without objects."""
+    gone = False
+
+    def cluster(path: str) -> Any:
+        if "/pods" in path and not gone:
+            return list_of(pod("2"))
+        return missing if "/pods" in path else list_of()
+
+    async with following(database, cluster, cluster) as there:
+        quotas = PlacedQuotas(
+            there.store, (), SimpleNamespace(quotas=lambda *_: ()), lambda *_: {}, KeyedLocks().of_tenant_quota
+        )
+
+        def controller() -> PlacedUsageController:
+            return PlacedUsageController(there.store, quotas, there, there.tokens, database)
+
+        async def counted() -> bool:
+            return (await there.used()).get("pods") == "2"
+
+        async with at_work(controller().run()):
+            await there.until(counted)
+        gone = True
+        asked = {name: len(paths) for name, paths in there.heard.items()}
+
+        async def asked_again() -> bool:
+            return all(any("/pods" in path for path in there.heard[name][number:]) for name, number in asked.items())
+
+        async with at_work(controller().run()):
+            await there.until(asked_again)
+            await asyncio.sleep(0.2)
+        assert await counted()
+
+
 async def test_the_task_of_a_cluster_that_is_gone_ends(database: str) -> None:
     """What it was about to do comes first; those of others go on."""
 
