@@ -264,7 +264,10 @@ async def follow_each(
 
 
 class ClusterQueues:
-    """What is due on clusters: each has a queue and a task of its own. ``reconcile`` looks at one object, for the work that is called ``work``."""
+    """What is due on clusters: each has a queue and a task of its own, so that none waits for another.
+
+    ``reconcile`` looks at one object, for the work that is called ``work``.
+    """
 
     def __init__(self, work: str, reconcile: Callable[[Key], Awaitable[None]]) -> None:
         self._work = work
