@@ -138,7 +138,7 @@ def test_metrics_are_for_this_host_or_the_bearer_of_the_token() -> None:
 def test_readiness_names_what_is_missing() -> None:
     assert Client().get("/readyz").json() == {
         "ready": True,
-        "checks": {"database": "ok", "migrations": "ok", "redis": "ok"},
+        "checks": {"database": "ok", "migrations": "ok", "redis": "ok", "shutdown": "ok"},
     }
     with override_settings(REDIS_URL="redis://127.0.0.1:1/0"):
         response = Client().get("/readyz")
