@@ -58,6 +58,18 @@ class Speaker:
         return self._as_admin
 
     async def _ask(self, method: str, url: str, body: Any, token: str, trust: ssl.SSLContext | None) -> Answer:
+        asked = asyncio.ensure_future(self._exchange(method, url, body, token, trust))
+        try:
+            return await asyncio.shield(asked)
+        except asyncio.CancelledError:
+            # A round that is over ends nobody in the middle of a question: it may still be done, and its asker would
+            # not have noted it. So the answer is waited for, and the asker ends with its next step.
+            answer = await asked
+            if (asker := asyncio.current_task()) is not None:
+                asker.cancel()
+            return answer
+
+    async def _exchange(self, method: str, url: str, body: Any, token: str, trust: ssl.SSLContext | None) -> Answer:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         begun = time.monotonic()
         try:
