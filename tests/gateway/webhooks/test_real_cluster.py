@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -404,6 +405,13 @@ def test_while_tenantry_is_away_marked_namespaces_are_the_platforms_alone_and_al
         assert eventually(lambda: changed(own, KEEPER, team="a") == 200, PATIENCE)
 
 
+def made_pod(kube_asking: Real, path: str, name: str) -> int:
+    """What is answered to who makes a pod there, past Tenantry."""
+    spec = {"containers": [{"name": "c", "image": "registry.example.org/web:1"}]}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+    return int(kube_asking.server.admin.send("POST", path, body).status)
+
+
 def test_what_is_deleted_while_tenantry_is_away_is_gone_and_its_quota_given_back(
     kube_asking: Real, asking: Asking, acme: Customer
 ) -> None:
@@ -411,12 +419,7 @@ def test_what_is_deleted_while_tenantry_is_away_is_gone_and_its_quota_given_back
     bound(asking, acme, pods="2")
     account_token(kube_asking, acme.namespace)  # Without the account there is no pod.
     path, sets = pods(acme.namespace), f"/apis/apps/v1/namespaces/{acme.namespace}/daemonsets?dryRun=All"
-    spec = {"containers": [{"name": "c", "image": "registry.example.org/web:1"}]}
-
-    def make(name: str) -> int:
-        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
-        return int(kube_asking.server.admin.send("POST", path, body).status)
-
+    make = partial(made_pod, kube_asking, path)
     with kube_asking.asked_about_writes("Fail"):
         assert eventually(lambda: kube_asking.server.admin.send("POST", sets, daemonset()).status == 403, PATIENCE)
         assert [make(name) for name in ("first", "second")] == [201, 201]
@@ -440,12 +443,7 @@ def test_what_passes_while_tenantry_is_away_counts_when_somebody_has_looked_and_
     bound(asking, acme, pods="2")
     account_token(kube_asking, acme.namespace)  # Without the account there is no pod.
     path, sets = pods(acme.namespace), f"/apis/apps/v1/namespaces/{acme.namespace}/daemonsets?dryRun=All"
-    spec = {"containers": [{"name": "c", "image": "registry.example.org/web:1"}]}
-
-    def make(name: str) -> int:
-        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
-        return int(kube_asking.server.admin.send("POST", path, body).status)
-
+    make = partial(made_pod, kube_asking, path)
     with kube_asking.asked_about_writes("Ignore"):
         assert eventually(lambda: kube_asking.server.admin.send("POST", sets, daemonset()).status == 403, PATIENCE)
         away(kube_asking)
