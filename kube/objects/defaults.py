@@ -37,8 +37,14 @@ def fill_defaults(body: Body) -> None:
 
 def key_of(body: Body) -> tuple[str, str]:
     """(group, kind) of an object, with the version where versions have defaults of their own; empty for no kind."""
-    group = _group(body.get("apiVersion", ""))
+    version = body.get("apiVersion", "")
+    # What is longer names nothing, and is not worth remembering.
+    group = _group(version) if isinstance(version, str) and len(version) <= _VERSION_MAX else None
     return ("", "") if group is None else (group, body.get("kind", ""))
+
+
+_VERSION_MAX: Final = 253 + 1 + 63
+"""Characters of the longest apiVersion that there can be: a group, and a version of it."""
 
 
 @lru_cache(maxsize=256)

@@ -175,11 +175,17 @@ def without_owners(entries: Any, uids: Collection[str], *, all_gone: bool) -> li
     return _encode({manager: entry for manager, entry in left.items() if entry.fields})
 
 
-@lru_cache(maxsize=1024)
 def manager_from_user_agent(agent: str) -> str:
     """The field manager of a request that names none: what stands before the first slash of its User-Agent."""
-    name = "".join(character for character in agent.split("/", 1)[0] if character.isprintable())
-    return name.encode()[:MAX_MANAGER_LENGTH].decode(errors="ignore")
+    name = agent.partition("/")[0]
+    # Names that no manager of ours can have are not remembered: they are as long as their senders like.
+    return _manager_named(name) if len(name) <= MAX_MANAGER_LENGTH else _manager_named.__wrapped__(name)
+
+
+@lru_cache(maxsize=1024)
+def _manager_named(name: str) -> str:
+    printable = "".join(character for character in name if character.isprintable())
+    return printable.encode()[:MAX_MANAGER_LENGTH].decode(errors="ignore")
 
 
 class _Conflicting(Exception):

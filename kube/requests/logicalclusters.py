@@ -83,18 +83,6 @@ def child_of(path: str, name: str) -> str:
     return child
 
 
-@lru_cache(maxsize=16384)
-def is_tenant_space(path: str) -> bool:
-    """Whether this is a tenant's own space: neither the system space nor a workspace below it."""
-    return path.startswith("root:") and path.count(":") == 1
-
-
-@lru_cache(maxsize=16384)
-def is_workspace(path: str) -> bool:
-    """Whether this is a workspace inside a tenant."""
-    return path.startswith("root:") and path.count(":") > 1
-
-
 class ClusterKind(IntEnum):
     """The kinds of logical clusters, by who lives there."""
 
@@ -113,6 +101,16 @@ def cluster_kind_of(path: str) -> ClusterKind:
     if not path.startswith("root:"):
         return _SYSTEM
     return _WORKSPACE if path.count(":") > 1 else _TENANT
+
+
+def is_tenant_space(path: str) -> bool:
+    """Whether this is a tenant's own space: neither the system space nor a workspace below it."""
+    return cluster_kind_of(path) is _TENANT
+
+
+def is_workspace(path: str) -> bool:
+    """Whether this is a workspace inside a tenant."""
+    return cluster_kind_of(path) is _WORKSPACE
 
 
 def full_path(
