@@ -12,16 +12,16 @@ from tests.gateway.callers import Caller
 from tests.gateway.conftest import Server
 
 
-def raw(caller: Caller, data: bytes, *, wait: float = 5) -> tuple[int, bytes]:
+def raw(caller: Caller, data: bytes, *, wait: float = 30) -> tuple[int, bytes]:
     """Send bytes as they are; the status of the first answer and everything that came. 0: closed without an answer."""
     host, port = caller.host.split(":")
     with (
         socket.create_connection((host, int(port)), timeout=wait) as plain,
         caller.context.wrap_socket(plain, server_hostname=host) as connection,
     ):
-        connection.sendall(data)
         received = b""
         try:
+            connection.sendall(data)
             while chunk := connection.recv(65536):
                 received += chunk
                 head, found, body = received.partition(b"\r\n\r\n")
