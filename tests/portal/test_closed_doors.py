@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.apps import apps
 from django.urls import URLPattern, reverse
 from django.utils import timezone
 
@@ -18,6 +17,7 @@ from tenants.services.memberships import membership_set
 from tenants.services.tenants import tenant_delete, tenant_suspend
 from tenants.services.workspaces import workspace_suspend
 from tests import factories
+from tests.kept import kept
 from tests.portal.conftest import House, house, signed_in
 from tests.portal.test_api import routes, send
 from tests.portal.test_scopes import TRACES
@@ -43,14 +43,9 @@ PERSONAL |= {"sessions", "session-end", "sessions-end", "passkey-new", "passkey-
 """What a person changes of their own, whatever becomes of a tenant."""
 
 
-def everything() -> dict[str, list[Any]]:
+def everything() -> dict[str, list[str]]:
     """All that is kept, but traces of having looked."""
-    return {
-        model._meta.db_table: sorted(map(repr, model._default_manager.values_list()))
-        for model in apps.get_models()
-        if model._meta.managed
-        and model._meta.db_table not in TRACES_OF_REFUSALS | (TRACES - {"personal_access_tokens"})
-    }
+    return kept(but=TRACES_OF_REFUSALS | (TRACES - {"personal_access_tokens"}))
 
 
 def closed_tenant(acme: House) -> None:
