@@ -15,7 +15,7 @@ from gateway.process.tenantservices import Caller
 from gateway.resources.kinds import Kind
 from gateway.upstream.placements import cluster_of, workspace_of
 from kube.requests.logicalclusters import ROOT, is_tenant_space
-from store.types import Key, Operation, Stored
+from store.types import Create, Key, Operation, Stored
 from tenants.clusters.objects import DEFAULT_TIER
 
 DEFAULT_CLUSTER: Final = "tenantry.io/default-cluster"
@@ -36,9 +36,11 @@ async def order(
 ) -> Stored:
     """Order the workspace behind an admitted Namespace; it is on its way when this returns.
 
+    ``held`` is what must hold, and what a stored namespace begins with: a placed one has that from its cluster.
     Raises as ``tenants.services.namespaces.namespace_order``.
     """
     tier = (await _defaults(runtime, request.info.tenant)).get(DEFAULT_TIER, "")
+    name = body["metadata"]["name"]
     return await asyncio.to_thread(
         runtime.tenants.order_namespace,
         caller=_caller(request),
@@ -46,7 +48,7 @@ async def order(
         cluster=cluster,
         tier=tier,
         body=body,
-        held=held,
+        held=[each for each in held if not (isinstance(each, Create) and each.key.namespace == name)],
     )
 
 

@@ -38,7 +38,7 @@ from tenants.services import (
 from tests import factories, node
 from tests.clusters import TestCluster
 from tests.gateway.callers import Caller, eventually
-from tests.gateway.placed.conftest import Door, namespace, phase_of
+from tests.gateway.placed.conftest import Door
 from tests.kubeapiserver import KUBECTL
 from tests.ports import free_port
 from tests.tenants.conftest import OPERATOR, actor_of
@@ -310,10 +310,7 @@ class WorkspaceDeleted:
         place.door.until(
             lambda: place.namespace not in {item["metadata"]["name"] for item in owner.get(listed).body["items"]}
         )
-        body = namespace(place.namespace, "second")
-        # Orders that follow each other so soon have to wait for one another.
-        assert eventually(lambda: owner.post(listed, body).status == 201)
-        place.door.until(lambda: phase_of(owner, place.namespace) == "Active")
+        place.door.place(owner, place.namespace, on="second")
         place.run()
 
 

@@ -195,6 +195,9 @@ def test_a_namespace_made_again_is_another_one(door: Door) -> None:
     assert owner.get(path).body["status"]["phase"] == "Terminating"
     door.until(lambda: phase_of(owner, name) == "")
     assert owner.get(f"{path}/configmaps/mine").status == 404
+    # Nothing of what the cluster had is left here either.
+    accounts = owner.get("/api/v1/serviceaccounts").body["items"]
+    assert name not in {account["metadata"]["namespace"] for account in accounts}
     door.place(owner, name)
     assert owner.get(path).body["metadata"]["uid"] != before
     assert owner.get(f"{path}/configmaps/mine").status == 404
