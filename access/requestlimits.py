@@ -75,8 +75,9 @@ class _Rate(NamedTuple):
 
     tenant: TokenBucket
     person: TokenBucket
-    windows: tuple[int, int]
-    """How many seconds an empty bucket of each takes to fill."""
+    tenant_policy: tuple[str, int]
+    """``name`` and ``window`` of a ``Standing``."""
+    person_policy: tuple[str, int]
 
 
 class _Bounds(NamedTuple):
@@ -92,8 +93,10 @@ def _bounds(limits: Limits) -> _Bounds:
     rates = {READ: (limits.read, own.read), WRITE: (limits.write, own.write), WATCH: (limits.watch, own.watch)}
     return _Bounds(
         {
-            kind: _Rate(*both, (_window(both[0]), _window(both[1]))) if both[0].qps else None
-            for kind, both in rates.items()
+            kind: _Rate(whole, part, (f"tenant-{kind}", _window(whole)), (f"person-{kind}", _window(part)))
+            if whole.qps
+            else None
+            for kind, (whole, part) in rates.items()
         },
         limits.open_watches,
         own.open_watches,
@@ -204,9 +207,10 @@ class TenantThrottle:
             raise _too_many(kind, rate.tenant.wait(held), rate.person.wait(left))
         if len(levels) >= _BUCKETS_MAX and own not in levels:
             self._forget_full(now)
-        levels[whole] = rate.tenant.take(held, 1, now)
-        levels[own] = rate.person.take(left, 1, now)
-        return None if tenant is None else _standing(rate, kind, held - 1, left - 1)
+        # As ``TokenBucket.take``: neither bound can be met.
+        levels[whole] = Level(held - 1, now)
+        levels[own] = Level(left - 1, now)
+        return None if tenant is None else _standing(rate, held - 1, left - 1)
 
     def _require_room(self, principal: Principal, bounds: _Bounds) -> None:
         tenant = principal.tenant
@@ -254,7 +258,7 @@ class TenantThrottle:
             return None
         held = rate.tenant.tokens(self._levels.get((tenant, kind, "")), now)
         left = rate.person.tokens(self._levels.get((tenant, kind, principal.name)), now)
-        return _standing(rate, kind, held, left)
+        return _standing(rate, held, left)
 
     def _forget_full(self, now: float) -> None:
         """Let go the buckets that have filled up again: they say nothing that a new one would not."""
@@ -265,14 +269,14 @@ class TenantThrottle:
                 del self._levels[key]
 
 
-def _standing(rate: _Rate, kind: str, held: float, left: float) -> Standing:
+def _standing(rate: _Rate, held: float, left: float) -> Standing:
     """What so many tokens of the tenant and of the person are."""
     if left < held:
-        who, bucket, tokens, window = "person", rate.person, left, rate.windows[1]
+        bucket, tokens, (name, window) = rate.person, left, rate.person_policy
     else:
-        who, bucket, tokens, window = "tenant", rate.tenant, held, rate.windows[0]
+        bucket, tokens, (name, window) = rate.tenant, held, rate.tenant_policy
     reset = math.ceil((bucket.burst - tokens) / bucket.qps)
-    return Standing(f"{who}-{kind}", bucket.burst, int(tokens) if tokens > 0 else 0, reset, window)
+    return Standing(name, bucket.burst, int(tokens) if tokens > 0 else 0, reset, window)
 
 
 def _too_many(kind: str, tenant: float, person: float) -> RateLimited:

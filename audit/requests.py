@@ -285,7 +285,7 @@ class RequestLog:
         names = {day: await self._partition_of(connection, day) for day in days}
         async with connection.transaction():
             for day, records in days.items():
-                await self._copy_into(connection, names[day], records)
+                await self._copy_into(connection, day, names[day], records)
 
     async def _partition_of(self, connection: AsyncConnection[Any], day: date) -> str:
         """The partition that takes a day, made where there is none."""
@@ -300,7 +300,7 @@ class RequestLog:
         return name
 
     async def _copy_into(
-        self, connection: AsyncConnection[Any], partition: str, batch: Sequence[RequestRecord]
+        self, connection: AsyncConnection[Any], day: date, partition: str, batch: Sequence[RequestRecord]
     ) -> None:
         statement = sql.SQL(_COPY).format(sql.Identifier(partition))
         async with connection.cursor() as cursor, cursor.copy(statement) as copy:
@@ -310,8 +310,11 @@ class RequestLog:
                 portion = batch[start : start + TOGETHER]
                 lines = [_line(row) for row in portion]
                 if self._shares is not None:
+                    sizes = dict.fromkeys([row.tenant for row in portion], 0)
                     for row, line in zip(portion, lines, strict=True):
-                        self._shares.note(row.created_at.date(), row.tenant, len(line))
+                        sizes[row.tenant] += len(line)
+                    for tenant, size in sizes.items():
+                        self._shares.note(day, tenant, size)
                 await copy.write("".join(lines).encode())
 
 

@@ -24,7 +24,7 @@ class DayShares:
         """The tenants that are only counted."""
 
     def note(self, day: date, tenant: str, size: int) -> None:
-        """A row of a tenant was written. Of another day than the last means that a new one has begun."""
+        """Rows of a tenant were written. Of another day than the last means that a new one has begun."""
         if day > self._day:
             self._begin(day)
         if day == self._day:

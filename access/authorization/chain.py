@@ -80,8 +80,7 @@ class AuthorizationChain:
             cluster_kind_of(request.cluster)
         ]:
             try:
-                decision = decide(principal, request) if decide is not None else None
-                if decision is None:
+                if decide is None or (decision := decide(principal, request)) is None:
                     decision = await authorizer.authorize(principal, request)
                 if mapper is not None and decision.verdict is _PASS:
                     principal = await mapper.map_principal(principal, request.cluster)

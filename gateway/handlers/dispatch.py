@@ -30,7 +30,6 @@ from gateway.process.streams import Recheck
 from gateway.resources.selection import OpenNamespaces
 from gateway.upstream.versions import is_merged
 from kube.authentication.identity import Principal
-from kube.kinds.reststrategies import DEPRECATED
 from kube.requests.decoding import HEAVY, weight
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import Expired, StatusError
@@ -83,14 +82,15 @@ def _charge(runtime: Runtime, principal: Principal, info: RequestInfo, cost: int
 
 
 async def _handle(runtime: Runtime, request: Request, recheck: Recheck) -> Response | Stream:
-    if request.info.is_resource:
-        placement = await forwarding.placement_of(runtime, request.info)
+    info = request.info
+    if info.is_resource and forwarding.concerns(info):
+        placement = await runtime.placements.of(info.cluster, info.namespace)
         if placement is not None:
             return await forwarding.forward(runtime, request, placement, recheck)
-    if webhooks.concerns(request.info):
+    if webhooks.concerns(info):
         return await webhooks.serve(runtime, request)
     answer = await _answer(runtime, request, recheck)
-    if isinstance(answer, Stream) or not indentation.is_wanted(request.info.path, request.query, request.headers):
+    if isinstance(answer, Stream) or not indentation.is_wanted(info.path, request.query, request.headers):
         return answer
     request.charge_bytes(len(answer.body))
     return await request.in_thread(len(answer.body), indentation.indented, answer)
@@ -104,23 +104,23 @@ async def _answer(runtime: Runtime, request: Request, recheck: Recheck) -> Respo
         request.weigh(request.body)
     await runtime.custom.ensure(info.cluster)
     require_acceptable(request)
-    if (info.group, info.resource, info.subresource) == (*EXPORTS, "content"):
+    if info.subresource == "content" and (info.group, info.resource) == EXPORTS:
         return await virtualworkspace.serve(runtime, request, recheck)
     kind = runtime.catalogs.require(info)
     verbs.require(request, kind)
     await tenants.require(runtime, request)
-    deprecated = DEPRECATED.get((info.group, info.version, info.resource), kind.served.deprecation)
-    if deprecated:
-        request.warnings.append(deprecated)
-    if info.subresource in connecting.SUBRESOURCES:
-        return await connecting.connect(runtime, request, kind)
-    if info.subresource in _PARTS:
-        return await _PARTS[info.subresource](runtime, request, kind)
+    if kind.deprecation:
+        request.warnings.append(kind.deprecation)
+    if info.subresource:
+        if info.subresource in connecting.SUBRESOURCES:
+            return await connecting.connect(runtime, request, kind)
+        if info.subresource in _PARTS:
+            return await _PARTS[info.subresource](runtime, request, kind)
     if not kind.resource.persistent:
         if kind.name == "Binding":
             return await subresources.bind_new(runtime, request)
         return await reviews.review(runtime, request, kind)
-    if (kind.name, kind.resource.group) == ("Tenant", "") and info.verb in ("create", "delete"):
+    if kind.name == "Tenant" and not info.group and info.verb in ("create", "delete"):
         return await tenants.serve(runtime, request, kind)
     if kind.resource.namespaced and not info.namespace:
         if not request.principal.is_system:

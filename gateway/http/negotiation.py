@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 import yaml
@@ -31,8 +30,7 @@ APPLY_PATCH: Final = "application/apply-patch+yaml"
 PATCHES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 
 
-@dataclass(frozen=True, slots=True)
-class Accept:
+class Accept(NamedTuple):
     """One acceptable answer: the encoding, and the form in it (``as=Table;g=meta.k8s.io;v=v1``)."""
 
     media: bytes = JSON

@@ -18,6 +18,7 @@ from kube.customresources.definitions import CRDS
 from kube.kinds.builtins import BUILTINS, KUBERNETES_MINOR, TENANT_BUILTINS
 from kube.kinds.mergestrategies import DEDUCED, Structure, structure_of
 from kube.kinds.resources import Catalog, Resource, Subresource, Version, api_version
+from kube.kinds.reststrategies import DEPRECATED
 from kube.kinds.schemas import Definitions, Schema
 from kube.kinds.tenantrykinds import with_own_kinds
 from kube.objects.columns import TableConvertor
@@ -68,6 +69,11 @@ class Kind:
     def api_version(self) -> str:
         """``apps/v1``; what objects carry in this version."""
         return api_version(self.resource.group, self.served.name)
+
+    @cached_property
+    def deprecation(self) -> str:
+        """What is to be warned of with every answer; empty for nothing."""
+        return DEPRECATED.get((self.resource.group, self.version, self.resource.plural), self.served.deprecation)
 
     @cached_property
     def schema(self) -> Schema | None:

@@ -63,6 +63,9 @@ class Placements:
         """
         if not namespace or not is_tenant_space(space):
             return None
+        known = self._known.get((space, namespace))
+        if known is not None and self._store.peek(known[0].key) is known[0]:
+            return known[1]
         key = Key(space, "", "namespaces", "", namespace)
         stored = self._store.peek(key) or await self._store.get(key, cached=True) or await self._store.get(key)
         return None if stored is None else self._remembered(stored)

@@ -59,13 +59,11 @@ _MEMBERS: Final[Mapping[str, str]] = {
 }
 
 
-async def placement_of(runtime: Runtime, info: RequestInfo) -> Placement | None:
-    """Where a request is answered, when that is a cluster."""
+def concerns(info: RequestInfo) -> bool:
+    """Whether a cluster answers the request where its namespace is placed."""
     if not info.namespace or info.all_tenants or info.group == _REVIEWS:
-        return None
-    if info.resource == "namespaces" and not info.group:
-        return None
-    return await runtime.placements.of(info.cluster, info.namespace)
+        return False
+    return info.resource != "namespaces" or bool(info.group)
 
 
 async def forward(runtime: Runtime, request: Request, placement: Placement, recheck: Recheck) -> Response | Stream:
