@@ -57,6 +57,10 @@ _SETTLE_SECONDS: Final = 0.2
 """Writes come in swarms: a namespace is counted once for those of this time."""
 _APART_SECONDS: Final = 1.0
 """From one look at a namespace to the next: where much is written, looking would cost more than writing."""
+_SPREAD_SECONDS: Final = 0.05
+"""From one namespace to the next, of a few: what looking at all of them costs is not in anybody's way in one moment."""
+_PROMPT_SECONDS: Final = 0.002
+"""What is less than that is no time to wait: of many, some are looked at together."""
 _ASK_SECONDS: Final = 2.0
 """How long a refusal waits for the amounts of a namespace."""
 
@@ -222,9 +226,13 @@ class PlacedUsageController:
 
     async def _look(self, places: Collection[tuple[str, str]] | None) -> None:
         """Have these places counted, or all that there are."""
-        for (space, namespace), placement in (await self._there(places)).items():
+        there = await self._there(places)
+        pause = min(_SPREAD_SECONDS, _APART_SECONDS / max(len(there), 1))
+        for (space, namespace), placement in there.items():
             if placement is not None:
                 self._queues.add(placement.cluster, Key(space, "", "namespaces", "", namespace))
+                if pause >= _PROMPT_SECONDS:
+                    await asyncio.sleep(pause)
                 continue
             try:
                 await self._quotas.forget(usage_key(space, namespace))

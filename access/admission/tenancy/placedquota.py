@@ -208,7 +208,8 @@ class PlacedQuotas:
             if usage.turn != before.turn:
                 return now
             counted = usage.recounted(found, before, now)
-            if counted != usage:
+            # Thousands may be open: whether any of them is another one, nobody has to compare.
+            if counted.reserved is not usage.reserved or counted != usage:
                 page.put(place, replace(counted, turn=usage.turn + 1))
             return counted.ends
 

@@ -294,7 +294,7 @@ async def test_who_says_that_it_has_no_pods_at_all_gives_no_room_back(database: 
             return PlacedUsageController(there.store, quotas, there, there.tokens, database)
 
         async def counted() -> bool:
-            return (await there.used()).get("pods") == "2"
+            return (await there.used()).get("pods") == str(len(NAMESPACES))
 
         async with at_work(controller().run()):
             await there.until(counted)
