@@ -266,6 +266,27 @@ async def test_what_ends_is_noted_with_what_is_taken_next(database: str, monkeyp
         assert await one.used() == "1" and await one.take("e") and await one.take("f") and not await one.take("g")
 
 
+async def test_however_many_end_at_once_a_commit_notes_some_of_them(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GW17: whoever deletes a thousand objects at once holds nobody else up."""
+    monkeypatch.setattr("access.admission.tenancy.placedquota._ENDING_MOST", 8)
+    monkeypatch.setattr("access.admission.tenancy.placedquota._ENDING_SECONDS", 0.0)
+    monkeypatch.setattr("access.admission.tenancy.placedquota._GONE_SECONDS", 0.0)
+    async with processes(database, 1, 20) as (one,):
+        assert all(await asyncio.gather(*(one.take(f"p{number:02}") for number in range(20))))
+        commits, noted = one.store.commits, list[int]()
+        for number in range(20):
+            one.quotas.touch_soon(one.place, f"p{number:02}")
+        async with asyncio.timeout(30):
+            while not noted or noted[-1] < 20:
+                await asyncio.sleep(0.01)
+                usage = (await read_book(one.store, one.place.space)).usage(one.place)
+                assert usage is not None
+                noted.append(sum(each.done for each in usage.reserved.values()))
+        assert set(noted) <= {0, 8, 16, 20} and one.store.commits == commits + 3
+
+
 async def test_what_an_earlier_version_has_reserved_stays_until_its_end(database: str) -> None:
     """It wrote them into the row of the namespace, all together: they go out of it with the first write, and lose nothing."""
     async with processes(database, 2, 4) as (one, other):

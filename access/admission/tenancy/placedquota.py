@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import reduce
+from itertools import islice
 from typing import Any, Final
 
 from access.admission.base import CREATE, DELETE, UPDATE, Attributes, NoopPlugin
@@ -46,6 +47,9 @@ _ENDING_SECONDS: Final = 1.0
 """How long what ends waits to be noted with what is taken in its namespace; then it is noted by itself."""
 
 _TURN_SECONDS: Final = 0.05
+
+_ENDING_MOST: Final = 128
+"""More that ended in one namespace is noted in the next turn: what holds the loop is bounded, whoever deletes how much."""
 
 _COUNTED: Final = frozenset({"", "resize"})
 """Subresources by which an object may come to take more."""
@@ -167,9 +171,10 @@ class PlacedQuotas:
             self._touching = asyncio.create_task(self._touch())
 
     def _gone(self, place: Key) -> Collection[str]:
-        """What has ended in a namespace, and is not noted."""
+        """What has ended in a namespace, and is not noted, the first first."""
         latest = asyncio.get_running_loop().time() - _GONE_SECONDS
-        return [uid for uid, since in self._ending.get(place, {}).items() if since <= latest]
+        first = islice(self._ending.get(place, {}).items(), _ENDING_MOST)
+        return [uid for uid, since in first if since <= latest]
 
     def _noted(self, place: Key, ended: Collection[str]) -> None:
         left = self._ending.get(place, {})
@@ -184,7 +189,10 @@ class PlacedQuotas:
             # Each namespace when it is due: all at once would be in the way of whoever waits for an answer.
             latest = asyncio.get_running_loop().time() - _ENDING_SECONDS
             due = [place for place, ending in self._ending.items() if next(iter(ending.values())) <= latest]
-            touched = [self.touch(place, *self._ending.pop(place)) for place in due]
+            touched = list[Awaitable[None]]()
+            for place in due:
+                touched.append(self.touch(place, *(gone := self._gone(place))))
+                self._noted(place, gone)
             for failed in await asyncio.gather(*touched, return_exceptions=True):
                 if isinstance(failed, Exception):
                     logger.info("what ends in a placed namespace stays taken until its end: %s", failed)
