@@ -45,6 +45,13 @@ def on_core(number: int) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
+def move(pid: int, number: int) -> None:
+    """Let a process that was started here run on another core from now on, all its threads."""
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+            os.sched_setaffinity(int(thread.name), {_CORES[number]})
+
+
 @dataclass(frozen=True, slots=True)
 class Figures:
     """Requests per second, latencies in milliseconds, and how many answers were errors."""

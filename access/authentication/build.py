@@ -81,7 +81,7 @@ def build_authenticators(
     data_folder: Path | None = None,
     tenant_uid: Callable[[str], Awaitable[str]] | None = None,
 ) -> Authentication:
-    """Certificates, token file, basic file, service accounts, people, clusters, OpenID Connect, webhook, Keystone, anonymous.
+    """Certificates, token file, basic file, clusters, service accounts, people, OpenID Connect, webhook, Keystone, anonymous.
 
     People are the portal's, clusters those that ask the webhooks. What needs nothing but memory comes before what asks
     others; and a token of our own issuer, or of a configured provider, is never shown to a webhook or to Keystone.
@@ -104,9 +104,9 @@ def build_authenticators(
     in_order = (
         certificates,
         *files,
+        clusters,
         service_accounts,
         portal,
-        clusters,
         *providers,
         webhook,
         keystone_users,

@@ -23,7 +23,7 @@ from gateway.controllers.workspaces import WorkspaceController
 from gateway.resources.customresources import CustomResources
 from kube.objects import publications
 from kube.quota import tenantquotas
-from kube.quota.tenantquotas import TENANT_QUOTAS
+from kube.quota.tenantquotas import PLACED_RESERVATIONS, PLACED_USAGES, TENANT_QUOTAS
 from kube.requests.logicalclusters import tenant_of
 from store.engine import Engine
 from store.fairqueue import FairQueue
@@ -35,6 +35,9 @@ from tenants.clusters.objects import NAMESPACE
 logger = logging.getLogger(__name__)
 
 _RESOURCE_QUOTAS: Final = ("", "resourcequotas")
+_PLACED: Final = frozenset({PLACED_RESERVATIONS, PLACED_USAGES})
+"""What says what is used, and takes nothing itself."""
+
 _PUBLISHED_COPY: Final = f'"{publications.ORIGIN}"'.encode()
 _SETTLE_SECONDS: Final = 0.2
 """Deletions come in swarms: a namespace's quotas are counted once they have passed."""
@@ -93,7 +96,8 @@ class QuotaController:
             elif key[1:3] != _RESOURCE_QUOTAS and not _is_copy(event.data):
                 if pending is not None:
                     self._enqueue_tenant(pending)
-                pending = key if event.type is not EventType.MODIFIED else None
+                counts = event.type is not EventType.MODIFIED and key[1:3] not in _PLACED
+                pending = key if counts else None
         if pending is not None:
             self._enqueue_tenant(pending)
 

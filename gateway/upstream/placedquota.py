@@ -46,7 +46,7 @@ from kube.quota.usage import QuotaExceeded, Scope, read_scopes
 from kube.requests.status import BadRequest, ServiceUnavailable, StatusError
 from store.engine import Engine
 from store.postgresql.leadership import CheckLeadership, lead
-from store.types import AllSpaces, Event, Key, StoreError
+from store.types import AllSpaces, Event, Key, Range, Stored, StoreError
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +57,10 @@ _SETTLE_SECONDS: Final = 0.2
 """Writes come in swarms: a namespace is counted once for those of this time."""
 _APART_SECONDS: Final = 1.0
 """From one look at a namespace to the next: where much is written, looking would cost more than writing."""
+_SPREAD_SECONDS: Final = 0.05
+"""From one namespace to the next, of a few: what looking at all of them costs is not in anybody's way in one moment."""
+_PROMPT_SECONDS: Final = 0.002
+"""What is less than that is no time to wait: of many, some are looked at together."""
 _ASK_SECONDS: Final = 2.0
 """How long a refusal waits for the amounts of a namespace."""
 
@@ -222,11 +226,13 @@ class PlacedUsageController:
 
     async def _look(self, places: Collection[tuple[str, str]] | None) -> None:
         """Have these places counted, or all that there are."""
-        for (space, namespace), placement in (await self._there()).items():
-            if places is not None and not {(space, namespace), (space, _ALL)} & set(places):
-                continue
+        there = await self._there(places)
+        pause = min(_SPREAD_SECONDS, _APART_SECONDS / max(len(there), 1))
+        for (space, namespace), placement in there.items():
             if placement is not None:
                 self._queues.add(placement.cluster, Key(space, "", "namespaces", "", namespace))
+                if pause >= _PROMPT_SECONDS:
+                    await asyncio.sleep(pause)
                 continue
             try:
                 await self._quotas.forget(usage_key(space, namespace))
@@ -255,15 +261,31 @@ class PlacedUsageController:
         except (StatusError, StoreError, InvalidQuantity) as error:
             logger.info("what is in the namespace %s is not counted: %s", key.name, error)
 
-    async def _there(self) -> dict[tuple[str, str], Placement | None]:
-        """Placed namespaces, and, as ``None``, those of which only the count is left."""
+    async def _there(self, places: Collection[tuple[str, str]] | None) -> dict[tuple[str, str], Placement | None]:
+        """Of these places the placed namespaces, and, as ``None``, those of which only the count is left."""
+        if places is None:
+            namespaces = (await self._store.list(AllSpaces("", "namespaces"), cached=True)).items
+            usages = (await self._store.list(AllSpaces(*PLACED_USAGES), cached=True)).items
+        else:
+            # Where much is written somebody is always told: what all the others have is not to be gone through for that.
+            namespaces, usages = await self._kept("", "namespaces", places), await self._kept(*PLACED_USAGES, places)
         there: dict[tuple[str, str], Placement | None] = {}
-        for stored in (await self._store.list(AllSpaces("", "namespaces"), cached=True)).items:
+        for stored in namespaces:
             if (placement := placement_in(stored.data, stored.key)) is not None:
                 there[placement.space, placement.namespace] = placement
-        for stored in (await self._store.list(AllSpaces(*PLACED_USAGES), cached=True)).items:
+        for stored in usages:
             there.setdefault((stored.key.space, stored.key.name), None)
         return there
+
+    async def _kept(self, group: str, resource: str, places: Collection[tuple[str, str]]) -> list[Stored]:
+        """What is kept of a resource that is called as these places are."""
+        found: list[Stored] = []
+        for space, namespace in places:
+            if namespace == _ALL:
+                found += (await self._store.list(Range(space, group, resource), cached=True)).items
+            elif stored := await self._store.get(Key(space, group, resource, "", namespace), cached=True):
+                found.append(stored)
+        return found
 
     async def _count(self, placement: Placement, quota: TenantQuota) -> list[Counted]:
         try:

@@ -51,7 +51,7 @@ class PlacedUsage:
     @property
     def ends(self) -> float:
         """When the first of what is on its way is over, in Unix seconds."""
-        return min((each.until for each in self.reserved.values()), default=math.inf)
+        return min((each.until for _, each in self.reserved.each()), default=math.inf)
 
     def with_reservation(self, request: str, reservation: Reservation) -> PlacedUsage:
         """One more write is on its way."""
@@ -115,7 +115,7 @@ class PlacedUsage:
 
     def found(self, uid: str) -> PlacedUsage:
         """An object is there, so its creation is done; a change of it may still be on its way. The total stays."""
-        done = [name for name, _ in self.reserved.creating(uid)] if uid else []
+        done = [name for name, each in self.reserved.creating(uid) if not each.done] if uid else []
         return reduce(PlacedUsage.confirmed, done, self)
 
     def recounted(self, found: Iterable[Counted], before: PlacedUsage, began: float) -> PlacedUsage:
@@ -129,17 +129,20 @@ class PlacedUsage:
         there = list(found)
         versions = {each.uid: each.version for each in there}
         named = {each.what: each.used for each in there}
-        reserved = self.reserved
-        for request, each in self.reserved.items():
-            earlier = before.reserved.get(request)
-            if (earlier is not None and earlier.done) or each.until < began or each.is_seen(versions):
-                reserved = reserved.put(request, None)
+        done = {request for request, _ in before.reserved.done()}
+        changes: dict[str, Reservation | None] = {}
+        for request, each in self.reserved.each():
+            if request in done or each.until < began or each.is_seen(versions):
+                changes[request] = None
                 continue
             of_that_name = {} if each.uid or each.version else named.pop(each.what, {})
-            seen = _both(each.amounts, of_that_name)
+            seen = _both(each.amounts, of_that_name) if of_that_name else {}
             if seen != each.seen:
-                reserved = reserved.put(request, replace(each, seen=seen))
-        counted = subtract(_sum(*(each.used for each in there)), _sum(*(each.seen for each in reserved.values())))
+                changes[request] = replace(each, seen=seen)
+        reserved = self.reserved.with_changes(changes)
+        counted = subtract(
+            _sum(*(each.used for each in there)), _sum(*(each.seen for _, each in reserved.each() if each.seen))
+        )
         taken = {name: amount for name, amount in counted.items() if amount}
         return replace(self, counted=taken, reserved=reserved, objects=len(there))
 

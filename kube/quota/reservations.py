@@ -111,19 +111,37 @@ class Reservations(Mapping[str, Reservation]):
 
     def put(self, request: str, reservation: Reservation | None) -> Reservations:
         """With another one for a request, or none any more."""
-        changed = {**self._changed, request: reservation}
-        if reservation is None and request not in self._kept.by_request:
-            del changed[request]
-        return Reservations(self._kept, changed, _replaced(self.total, self.get(request), reservation))
+        return self.with_changes({request: reservation})
+
+    def with_changes(self, changes: Mapping[str, Reservation | None]) -> Reservations:
+        """With another one for each of these requests, or none any more."""
+        if not changes:
+            return self
+        changed, total = {**self._changed, **changes}, self.total
+        for request, reservation in changes.items():
+            if reservation is None and request not in self._kept.by_request:
+                del changed[request]
+            total = _replaced(total, self.get(request), reservation)
+        return Reservations(self._kept, changed, total)
 
     def copied(self) -> Reservations:
         """The same, whatever becomes of what is kept."""
-        return Reservations(None, dict(self), self.total)
+        return Reservations(None, dict(self.each()), self.total)
+
+    def each(self) -> Iterator[tuple[str, Reservation]]:
+        """As ``items``, for whoever goes through all of them."""
+        changed = self._changed
+        for name, reservation in self._kept.by_request.items():
+            if name not in changed:
+                yield name, reservation
+        for name, other in changed.items():
+            if other is not None:
+                yield name, other
 
     def changes_of(self, kept: OpenReservations) -> dict[str, Reservation | None]:
         """What is another one than is kept there, or is there no more (``None``)."""
         before = kept.by_request
-        changed = self._changed if kept is self._kept else dict.fromkeys(before) | dict(self)
+        changed = self._changed if kept is self._kept else dict.fromkeys(before) | dict(self.each())
         return {name: each for name, each in changed.items() if each is not before.get(name)}
 
     def about(self, write: Reservation) -> Iterator[tuple[str, Reservation]]:
@@ -159,8 +177,7 @@ class Reservations(Mapping[str, Reservation]):
         return found
 
     def __iter__(self) -> Iterator[str]:
-        yield from (name for name in self._kept.by_request if name not in self._changed)
-        yield from (name for name, each in self._changed.items() if each is not None)
+        return (name for name, _ in self.each())
 
     def __len__(self) -> int:
         kept = self._kept.by_request

@@ -7,7 +7,7 @@ holding them under concurrency is the caller's: what ``demand`` returns is kept 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -75,10 +75,14 @@ class TenantQuota:
     hard: Amounts
     rules: tuple[UsageRule, ...] = ()
     scopes: tuple[Scope, ...] = ()
+    _quota: Quota = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_quota", Quota(name=f"tenant {self.tenant}", hard=self.hard, scopes=self.scopes))
 
     def concerns(self, group: str, plural: str) -> bool:
         """Whether it bounds anything of a resource, of some objects at least."""
-        return usage.counts(Quota(name="", hard=self.hard), group, plural, {}) or bool(self._rules_of(group, plural))
+        return bool(self._quota.names(group, plural) or self._rules_of(group, plural))
 
     @property
     def named(self) -> set[tuple[str, str]]:
@@ -126,10 +130,6 @@ class TenantQuota:
     def total(self, usages: Iterable[Amounts]) -> dict[str, Quantity]:
         """The sum of what objects take, for every name that it bounds."""
         return usage.total(usages, self._quota)
-
-    @property
-    def _quota(self) -> Quota:
-        return Quota(name=f"tenant {self.tenant}", hard=self.hard, scopes=self.scopes)
 
     def _rules_of(self, group: str, plural: str) -> list[UsageRule]:
         return [rule for rule in self.rules if (rule.group, rule.plural) == (group, plural) and rule.name in self.hard]

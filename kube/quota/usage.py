@@ -7,7 +7,7 @@ amounts returned by ``demand`` are to be reserved in the transaction that writes
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -86,6 +86,16 @@ class Quota:
     name: str
     hard: Amounts
     scopes: tuple[Scope, ...] = ()
+    _names: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def names(self, group: str, resource: str) -> tuple[str, ...]:
+        """Those by which it limits a resource. Asked of every write; remembered where it limits any, so of few."""
+        found = self._names.get((group, resource), ())
+        if not found:
+            found = tuple(name for name in self.hard if _concerns(name, group, resource))
+            if found:
+                self._names[group, resource] = found
+        return found
 
 
 def read_quota(quota: Mapping[str, Any]) -> Quota:
@@ -141,7 +151,7 @@ def demand(
     """
     if not counts(quota, group, resource, item):
         return {}
-    names = [name for name in quota.hard if _concerns(name, group, resource)]
+    names = quota.names(group, resource)
     if not group and resource == "pods":
         missing = _unspecified(names, item)
         if missing:
@@ -168,7 +178,7 @@ def check(quota: Quota, requested: Amounts, used: Amounts) -> None:
 
 def counts(quota: Quota, group: str, resource: str, item: Mapping[str, Any]) -> bool:
     """Whether a quota limits anything about an object, and the object is within the quota's scopes."""
-    if not any(_concerns(name, group, resource) for name in quota.hard):
+    if not quota.names(group, resource):
         return False
     return in_scopes(quota.scopes, group, resource, item)
 

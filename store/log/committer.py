@@ -46,8 +46,9 @@ BATCH_WRITES: Final = 256
 ATTEMPT_SECONDS: Final = 4.0
 """How long one connection is waited for: a batch that is sent again on another one is written once."""
 
-NOTIFY_APART: Final = 0.004
-"""Seconds from one notification to the next: under a flood of writes they would cost as much as the writes."""
+NOTIFY_APART: Final = 0.01
+"""Seconds from one notification to the next: each wakes every listener of every process, so that under a flood of writes
+they would cost more than the writes. Who reads what was written elsewhere asks, and does not wait for one."""
 
 _WRITTEN: Final = ("kept", "again")
 
@@ -132,7 +133,8 @@ class Committer:
             await self._ready.wait()
             while self._queue:
                 writes = self._together()
-                self._leases.writing = {row.key.space for write in writes for row in write.rows}
+                # What is only checked stays as it is: there others' writes are seen by the lease as before.
+                self._leases.writing = {row.key.space for write in writes for row in write.rows if row.type != CHECK}
                 try:
                     await self._settle(writes)
                 except BaseException as error:

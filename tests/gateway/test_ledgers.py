@@ -240,6 +240,53 @@ async def test_nobody_waits_for_what_ends_and_all_of_a_moment_share_a_commit(dat
         assert await one.used() == "0" and await one.taken() == set()
 
 
+async def test_what_ends_is_noted_with_what_is_taken_next(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GW17: where much comes and goes, deletions cost no commit of their own; a refused write does not lose them."""
+    monkeypatch.setattr("access.admission.tenancy.placedquota._GONE_SECONDS", 0.0)
+    monkeypatch.setattr("access.admission.tenancy.placedquota._ENDING_SECONDS", 3600.0)
+    async with processes(database, 2, 3) as (one, other):
+        assert await one.take("a") and await one.take("b") and await one.take("c")
+        one.quotas.touch_soon(one.place, "a")
+        one.quotas.touch_soon(one.place, "b")
+        assert not await one.take("d"), "a refusal keeps nothing"
+        await one.quotas.settle(one.place, "c", made=False)
+        commits = one.store.commits
+        assert await one.take("d")
+        assert one.store.commits == commits + 1
+        for process in (one, other):
+            usage = (await read_book(process.store, process.place.space)).usage(process.place)
+            assert usage is not None
+            assert {each.uid for each in usage.reserved.values() if each.done} == {"a", "b"}
+            assert await process.used() == "3", "until somebody has looked"
+
+        async def found(_: object) -> Sequence[Counted]:
+            return [Counted("/pods/d", "d", "1", amounts({"pods": "1"}))]
+
+        await other.quotas.recount(other.place, found, NOW)
+        assert await one.used() == "1" and await one.take("e") and await one.take("f") and not await one.take("g")
+
+
+async def test_however_many_end_at_once_a_commit_notes_some_of_them(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GW17: whoever deletes a thousand objects at once holds nobody else up."""
+    monkeypatch.setattr("access.admission.tenancy.placedquota._ENDING_MOST", 8)
+    monkeypatch.setattr("access.admission.tenancy.placedquota._ENDING_SECONDS", 0.0)
+    monkeypatch.setattr("access.admission.tenancy.placedquota._GONE_SECONDS", 0.0)
+    async with processes(database, 1, 20) as (one,):
+        assert all(await asyncio.gather(*(one.take(f"p{number:02}") for number in range(20))))
+        commits, noted = one.store.commits, list[int]()
+        for number in range(20):
+            one.quotas.touch_soon(one.place, f"p{number:02}")
+        async with asyncio.timeout(30):
+            while not noted or noted[-1] < 20:
+                await asyncio.sleep(0.01)
+                usage = (await read_book(one.store, one.place.space)).usage(one.place)
+                assert usage is not None
+                noted.append(sum(each.done for each in usage.reserved.values()))
+        assert set(noted) <= {0, 8, 16, 20} and one.store.commits == commits + 3
+
+
 async def test_what_an_earlier_version_has_reserved_stays_until_its_end(database: str) -> None:
     """It wrote them into the row of the namespace, all together: they go out of it with the first write, and lose nothing."""
     async with processes(database, 2, 4) as (one, other):

@@ -25,7 +25,7 @@ from store.log.leaserevocation import leases_sweep
 from store.log.leases import Terms
 from store.log.replacement import history_replace
 from store.postgresql.dedicatedconnection import DedicatedConnection
-from store.types import AllSpaces, Create, Delete, Key, OutcomeUnknown, Range, Stored, Update
+from store.types import AllSpaces, Check, Create, Delete, Key, OutcomeUnknown, Range, Stored, Update
 from tests.access.authorization.databaseproxy import DatabaseProxy
 from tests.store.conftest import run
 from tests.store.objects import PODS, body, pod
@@ -92,6 +92,21 @@ async def fall_asleep(store: Engine) -> None:
     del store.leases.void
     store.leases._heard = store.leases._connection._heard = lambda _: None  # type: ignore[method-assign]
     assert store.leases.held
+
+
+async def test_a_space_of_which_a_write_checks_something_is_read_by_its_lease_meanwhile(conninfo: str) -> None:
+    """Only what is written there could be missed: the rules of a tier are checked by every write of its tenants."""
+    async with Engine(conninfo, EAGER) as store:
+        (a,) = await store.commit(Create(A, body("a")))
+        for operations, written in (
+            ((Create(ELSEWHERE, body("b")), Check(A, a.revision)), {ELSEWHERE.space}),
+            ((Update(A, a.revision, body("a")), Check(pod("none", space="root:globex"), 0)), {A.space}),
+        ):
+            writing = asyncio.create_task(store.commit(*operations))
+            while not store.leases.writing:
+                await asyncio.sleep(0)
+            assert set(store.leases.writing) == written
+            await writing
 
 
 @pytest.mark.parametrize("kind", ["object", "list", "namespace", "nothing there"])

@@ -150,8 +150,7 @@ class PlacedLedger:
         return self._read_quota(stored)[0] if stored is not None else None
 
     async def usage(self, place: Key) -> PlacedUsage | None:
-        """What a placed namespace holds, as it is now."""
-        await self._store.get(place)
+        """What a placed namespace holds, as far as this process knows."""
         usage = (await self._books.of(place.space)).usage(place)
         return replace(usage, reserved=usage.reserved.copied()) if usage is not None else None
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import reduce
+from itertools import islice
 from typing import Any, Final
 
 from access.admission.base import CREATE, DELETE, UPDATE, Attributes, NoopPlugin
@@ -39,8 +40,16 @@ RESERVED_SECONDS: Final = 180.0
 ASKED_SECONDS: Final = 75.0
 """Longer than a cluster works at what it has asked about: its ``--request-timeout``, a minute, and the difference of clocks."""
 
-_TOUCH_SECONDS: Final = 0.2
-"""Deletions come in swarms: what they end is noted once for those of this time."""
+_GONE_SECONDS: Final = 0.2
+"""So long after its deletion was asked about an object is mostly gone: who looks sooner may find it still."""
+
+_ENDING_SECONDS: Final = 1.0
+"""How long what ends waits to be noted with what is taken in its namespace; then it is noted by itself."""
+
+_TURN_SECONDS: Final = 0.05
+
+_ENDING_MOST: Final = 128
+"""More that ended in one namespace is noted in the next turn: what holds the loop is bounded, whoever deletes how much."""
 
 _COUNTED: Final = frozenset({"", "resize"})
 """Subresources by which an object may come to take more."""
@@ -60,7 +69,8 @@ class PlacedQuotas:
     ) -> None:
         self._ledger = PlacedLedger(store, rules, count, turns)
         self._refusals = QuotaRefusals(store, quotas)
-        self._ending: dict[Key, set[str]] = {}
+        self._ending: dict[Key, dict[str, float]] = {}
+        """The UIDs of what ends in each namespace, the first first, until it is noted; and since when, by the loop's clock."""
         self._touching: asyncio.Task[None] | None = None
 
     async def quota(self, space: str) -> TenantQuota | None:
@@ -93,6 +103,13 @@ class PlacedQuotas:
         if taken == {}:
             return False
 
+        noted: Collection[str] = ()
+
+        def put(page: Page, usage: PlacedUsage) -> None:
+            nonlocal noted
+            noted = self._gone(place)
+            page.put(place, reduce(PlacedUsage.found, noted, usage))
+
         def judge(page: Page) -> bool:
             grown = taken if page.quota is known and taken is not None else _grown(demand, page.quota)
             if page.quota is None or not grown:
@@ -103,15 +120,17 @@ class PlacedQuotas:
                 return True
             passed_on = usage.under_way(asked) if from_door and not dry_run else None
             if passed_on is not None:
-                page.put(place, usage.passed_on(passed_on, asked))
+                put(page, usage.passed_on(passed_on, asked))
                 return True
             page.quota.check(grown, page.used)
             if dry_run:
                 return False
-            page.put(place, (usage.untied(asked) if asked.uid else usage).with_reservation(request, asked))
+            put(page, (usage.untied(asked) if asked.uid else usage).with_reservation(request, asked))
             return True
 
-        return await self._ledger.change(place, judge, together=together, now=now)
+        settles = await self._ledger.change(place, judge, together=together, now=now)
+        self._noted(place, noted)
+        return settles
 
     async def refusal(self, error: QuotaExceeded, place: Key, item: Mapping[str, Any]) -> Forbidden:
         """The 403 for an object that the tenant's quota does not admit; ``place`` is the object's."""
@@ -146,16 +165,34 @@ class PlacedQuotas:
         await self._ledger.change(place, judge)
 
     def touch_soon(self, place: Key, ending: str) -> None:
-        """As ``touch``, with all that end in a moment, and nobody waits: what is lost stays taken until its end."""
-        self._ending.setdefault(place, set()).add(ending)
+        """As ``touch``, and nobody waits: with what is taken there next, or soon. What is lost stays taken until its end."""
+        self._ending.setdefault(place, {}).setdefault(ending, asyncio.get_running_loop().time())
         if self._touching is None or self._touching.done():
             self._touching = asyncio.create_task(self._touch())
 
+    def _gone(self, place: Key) -> Collection[str]:
+        """What has ended in a namespace, and is not noted, the first first."""
+        latest = asyncio.get_running_loop().time() - _GONE_SECONDS
+        first = islice(self._ending.get(place, {}).items(), _ENDING_MOST)
+        return [uid for uid, since in first if since <= latest]
+
+    def _noted(self, place: Key, ended: Collection[str]) -> None:
+        left = self._ending.get(place, {})
+        for uid in ended:
+            left.pop(uid, None)
+        if not left:
+            self._ending.pop(place, None)
+
     async def _touch(self) -> None:
         while self._ending:
-            await asyncio.sleep(_TOUCH_SECONDS)
-            ending, self._ending = self._ending, {}
-            touched = [self.touch(place, *sorted(uids)) for place, uids in ending.items()]
+            await asyncio.sleep(_TURN_SECONDS)
+            # Each namespace when it is due: all at once would be in the way of whoever waits for an answer.
+            latest = asyncio.get_running_loop().time() - _ENDING_SECONDS
+            due = [place for place, ending in self._ending.items() if next(iter(ending.values())) <= latest]
+            touched = list[Awaitable[None]]()
+            for place in due:
+                touched.append(self.touch(place, *(gone := self._gone(place))))
+                self._noted(place, gone)
             for failed in await asyncio.gather(*touched, return_exceptions=True):
                 if isinstance(failed, Exception):
                     logger.info("what ends in a placed namespace stays taken until its end: %s", failed)
@@ -165,7 +202,8 @@ class PlacedQuotas:
     ) -> float:
         """Put what is there in place of what was counted before; when to look again at the latest, in Unix seconds.
 
-        Whoever writes meanwhile loses nothing by it, and does not keep it from being counted.
+        Whoever writes meanwhile loses nothing by it, and does not keep it from being counted. What was done before the look
+        is what this process knew of then: what it did not know yet waits for the next one.
         """
         before = await self._ledger.usage(place) or PlacedUsage()
         quota = await self.quota(place.space)
@@ -178,7 +216,8 @@ class PlacedQuotas:
             if usage.turn != before.turn:
                 return now
             counted = usage.recounted(found, before, now)
-            if counted != usage:
+            # Thousands may be open: whether any of them is another one, nobody has to compare.
+            if counted.reserved is not usage.reserved or counted != usage:
                 page.put(place, replace(counted, turn=usage.turn + 1))
             return counted.ends
 
