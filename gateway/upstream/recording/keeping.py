@@ -92,10 +92,11 @@ class Keeping:
                 self._require()
         self._require()
 
-    def resize(self, columns: int, rows: int) -> None:
-        """Keep a terminal's new size."""
+    async def resize(self, columns: int, rows: int) -> None:
+        """Keep a terminal's new size; waits as ``show`` does: a client may send as many as it likes."""
         if self._cast is not None and self._failure is None:
             self._add(self._cast.resize(columns, rows, self._now()))
+            await self._room.wait()
 
     def fail(self, error: StatusError) -> None:
         """Nothing more can be kept: the session ends."""
