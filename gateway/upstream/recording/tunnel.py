@@ -63,7 +63,7 @@ class RecordedTunnel:
             for number, (channel, piece) in enumerate(self._channels.sent(data), 1):
                 if channel == RESIZE and piece:
                     for columns, rows in self._sizes.feed(piece):
-                        await self._keeping.resize(columns, rows)
+                        self._keeping.resize(columns, rows)
                 if number % _TOGETHER == 0:
                     await asyncio.sleep(0)
         except Unreadable as error:

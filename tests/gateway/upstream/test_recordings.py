@@ -8,7 +8,6 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
-from uuid import UUID
 
 import pytest
 from asgiref.sync import sync_to_async
@@ -18,8 +17,6 @@ from django.db import connection, transaction
 from audit.models import AuditEntry
 from gateway.upstream.placements import Placement
 from gateway.upstream.recording import keeping
-from gateway.upstream.recording.asciicast import Asciicast
-from gateway.upstream.recording.keeping import CHUNK, Keeping
 from gateway.upstream.recording.recordings import Recordings
 from portal.database.rights import as_owner
 from store.engine import Engine
@@ -333,37 +330,25 @@ async def test_a_database_that_does_not_keep_up_makes_the_cluster_wait(monkeypat
         reading.cancel()
 
 
-async def test_whose_terminal_never_has_the_same_size_waits_too() -> None:
-    """Bounded memory: a client says as many sizes as it likes, and none of them is shown."""
-    asked = asyncio.Event()
-    never = asyncio.get_running_loop().create_future()
+async def test_sizes_that_nothing_is_shown_in_take_no_room() -> None:
+    """What a client says of its terminal counts for nothing in the room of a tenant: it may say it for ever."""
+    sizes = b"".join(frame(4, b'{"Width":%d,"Height":1}' % (number % 9 + 1), mask=MASK) for number in range(5000))
 
-    def keep(_: Callable[[], None]) -> asyncio.Future[None]:
-        asked.set()
-        return never
+    async def behave(visit: Visit) -> None:
+        await visit.request()
+        await visit.say(V5 + frame(1, b"$ "))
+        await visit.reader.readexactly(len(sizes))
+        await visit.say(frame(1, b"x") + frame(3, json.dumps(FAILED).encode()))
 
-    cast = Asciicast(began=0, title="", command="")
-    kept = Keeping(recording_id=UUID(int=1), actor=OPERATOR, cast=cast, limit=64 << 20, in_thread=keep)
-    kept.start()
-    sizes = 0
-
-    async def resize() -> None:
-        nonlocal sizes
-        while True:
-            await kept.resize(sizes % 9 + 1, 1)
-            sizes += 1
-
-    resizing = asyncio.ensure_future(asyncio.wait_for(resize(), None))
-    await asked.wait()
-    before = -1
-    while sizes != before:
-        before = sizes
-        for _ in range(1000):
-            await asyncio.sleep(0)
-    # A piece that is being written, and one that waits.
-    assert sizes * len('[0.000001,"r","1x1"]') < 3 * CHUNK
-    resizing.cancel()
-    never.cancel()
+    async with recorded(behave) as (_, client):
+        client.ask(EXEC, *WEBSOCKET)
+        await client.head()
+        await client.reader.readuntil(b"$ ")
+        client.writer.write(sizes)
+        await client.reader.read()
+        found = await ended()
+    _, events = await sync_to_async(events_of)(found)
+    assert [event[1:] for event in events[:-1]] == [["o", "$ "], ["r", "5x1"], ["o", "x"]]
 
 
 async def silent_shell(visit: Visit) -> None:
