@@ -46,31 +46,27 @@ _NOT_SENT: Final = _HOP_BY_HOP | {
 }
 _IDENTITY: Final = (b"impersonate-", b"x-remote-", b"x-forwarded-")
 
-_NOT_PASSED_ON: Final = _HOP_BY_HOP | {
-    b"alt-svc",
-    b"audit-id",
-    b"clear-site-data",
-    b"content-length",
-    b"content-security-policy",
-    b"content-security-policy-report-only",
-    b"date",
-    b"link",
-    b"location",
-    b"nel",
-    b"public-key-pins",
-    b"ratelimit",
-    b"ratelimit-policy",
-    b"refresh",
-    b"report-to",
-    b"reporting-endpoints",
-    b"set-cookie",
-    b"strict-transport-security",
-    b"www-authenticate",
-    b"x-ratelimit-limit",
-    b"x-ratelimit-remaining",
-    b"x-ratelimit-reset",
-}
-_CROSS_ORIGIN: Final = b"access-control-"
+_PASSED_ON: Final = frozenset(
+    {
+        b"allow",
+        b"content-encoding",
+        b"content-type",
+        b"etag",
+        b"last-modified",
+        b"retry-after",
+        b"sec-websocket-accept",
+        b"sec-websocket-extensions",
+        b"sec-websocket-protocol",
+        b"sec-websocket-version",
+        b"vary",
+        b"warning",
+        b"x-stream-protocol-version",
+    }
+)
+"""What API servers tell clients. The others are nobody's list to keep: browsers, caches and the proxies in front of
+Tenantry obey ever more of them, on behalf of the whole host."""
+
+_OF_KUBERNETES: Final = b"x-kubernetes-"
 
 _PROTOCOLS: Final = b"sec-websocket-protocol"
 _BEARER: Final = b"base64url.bearer.authorization.k8s.io."
@@ -115,7 +111,7 @@ def incoming(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     return tuple(
         (name, value)
         for name, value in pairs
-        if name not in _NOT_PASSED_ON and name not in named and not name.startswith(_CROSS_ORIGIN)
+        if (name in _PASSED_ON or name.startswith(_OF_KUBERNETES)) and name not in named
     )
 
 

@@ -94,14 +94,15 @@ def shown_form(place: Place, item: Mapping[str, Any], marks: Mapping[str, str]) 
 def aggregated_version(api_service: Mapping[str, Any]) -> tuple[str, str] | None:
     """The group and version that an APIService has another server answer for.
 
-    ``None`` where it is the cluster's own, or of a group that every space has: nobody else says what its kinds are.
+    ``None`` where it is the cluster's own, or of a group that every space has: nobody else says what its kinds are. So it
+    is where it speaks for another group than its name does, by which alone an operator has opened it.
     """
     spec = api_service.get("spec")
     if not isinstance(spec, Mapping) or not isinstance(spec.get("service"), Mapping):
         return None
     group, version = str(spec.get("group") or ""), str(spec.get("version") or "")
     fits = is_dns_subdomain(group) and is_dns_subdomain(version) and group not in BUILT_IN
-    return (group, version) if fits else None
+    return (group, version) if fits and api_service["metadata"]["name"] == f"{version}.{group}" else None
 
 
 def definitions_from(

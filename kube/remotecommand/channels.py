@@ -76,6 +76,6 @@ def exit_code_of(status: bytes) -> int | None:
             return 0
         causes = said["details"]["causes"] if said.get("reason") == "NonZeroExitCode" else ()
         (code,) = (int(cause["message"]) for cause in causes if cause.get("reason") == "ExitCode")
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     return code if abs(code) < 2**31 else None

@@ -9,11 +9,19 @@ from typing import Final
 from kube.remotecommand.channels import ERROR, RESIZE, STDERR, STDIN, STDOUT, Piece, Unreadable
 
 _SYN_STREAM: Final = 1
+_SYN_REPLY: Final = 2
+_RST_STREAM: Final = 3
+_PING: Final = 6
+_GOAWAY: Final = 7
 _HEADERS: Final = 8
+_WINDOW_UPDATE: Final = 9
 _VERSION: Final = 3
 _HEAD: Final = 8
-_BLOCK_AT: Final = {_SYN_STREAM: 10, _HEADERS: 4}
-"""Where the block of headers begins in those control frames of a client that have one."""
+_BLOCK_AT: Final = {_SYN_STREAM: 10, _SYN_REPLY: 4, _HEADERS: 4}
+"""Where the block of headers begins in those control frames that have one: it is compressed with all that came before."""
+
+_SIZES: Final = {_RST_STREAM: 8, _PING: 4, _GOAWAY: 8, _WINDOW_UPDATE: 8}
+"""Of the other control frames: a kubelet reads so much of one, whatever length it says, and what follows as the next."""
 
 _CONTROL_MAX: Final = 16 * 1024
 _HEADERS_MAX: Final = 16 * 1024
@@ -91,6 +99,7 @@ class SpdyChannels:
                 yield RESIZE, piece if resizes else b""
                 continue
             kind = _kind_of(head)
+            _require_size(kind, int.from_bytes(head[5:8], "big"))
             if kind in _BLOCK_AT:
                 self._control += piece
                 if left + len(self._control) > _CONTROL_MAX:
@@ -131,6 +140,12 @@ def _kind_of(head: bytes) -> int:
     if int.from_bytes(head[:2], "big") & 0x7FFF != _VERSION:
         raise Unreadable("a frame is not of SPDY/3")
     return int.from_bytes(head[2:4], "big")
+
+
+def _require_size(kind: int, size: int) -> None:
+    """Raise ``Unreadable`` for a control frame of a client that a kubelet would take to end elsewhere, or not take."""
+    if not (size >= _BLOCK_AT[kind] if kind in _BLOCK_AT else size == _SIZES.get(kind)):
+        raise Unreadable("a SPDY frame is not as long as its kind is, or of none that Kubernetes has")
 
 
 def _stream_of(data: bytes) -> int:

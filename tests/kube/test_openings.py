@@ -59,6 +59,13 @@ def test_the_kinds_of_namespaces_of_another_server_are_definitions_that_can_be_t
     assert made["pods.metrics.k8s.io"]["metadata"]["labels"] == {"mark": "m"}
 
 
+@pytest.mark.parametrize("name", ["v1beta1.metrics.k8s.io", "v1.certificates.acme.test", "metrics.k8s.io", ""])
+def test_what_an_operator_opens_by_name_speaks_for_that_group_alone(name: str) -> None:
+    """A hostile cluster would show its tenants, under the name that is opened, whatever groups it likes."""
+    spec = {"service": {"name": "s"}, "group": "cert-manager.io", "version": "v1"}
+    assert aggregated_version({"metadata": {"name": name}, "spec": spec}) is None
+
+
 @pytest.mark.parametrize(
     ("spec", "served"),
     [
@@ -71,7 +78,8 @@ def test_the_kinds_of_namespaces_of_another_server_are_definitions_that_can_be_t
     ],
 )
 def test_only_what_another_server_answers_for_is_aggregated(spec: object, served: object) -> None:
-    assert aggregated_version({"spec": spec}) == served
+    named = f"{spec['version']}.{spec['group']}" if isinstance(spec, dict) else "x"
+    assert aggregated_version({"metadata": {"name": named}, "spec": spec}) == served
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from kube.remotecommand.channels import (
 )
 from kube.remotecommand.spdy import SpdyChannels
 from kube.remotecommand.websockets import WebSocketChannels
-from tests.gateway.upstream.spdyframes import SpdyWriter, data, ping
+from tests.gateway.upstream.spdyframes import SpdyWriter, control, data, ping, streams_as_a_kubelet_reads_them
 
 SIZES = st.lists(st.integers(1, 5_000), min_size=1, max_size=8)
 OUTPUT = st.lists(st.tuples(st.sampled_from([STDOUT, STDERR, ERROR]), st.binary(max_size=70_000)), max_size=5)
@@ -131,6 +131,56 @@ def test_what_a_client_calls_its_streams_hides_no_output() -> None:
     assert (RESIZE, b"shown") in list(channels.received(data(1, b"shown")))
 
 
+def hidden_output(wire: bytes) -> list[int]:
+    """The streams of output, to a kubelet, of which nothing would be taken for output here."""
+    channels = SpdyChannels()
+    try:
+        list(channels.sent(wire))
+    except Unreadable:
+        return []
+    return [
+        stream
+        for stream, name in streams_as_a_kubelet_reads_them(wire).items()
+        if name in (b"stdout", b"stderr") and (ERROR, b"shown") in channels.received(data(stream, b"shown"))
+    ]
+
+
+@pytest.mark.parametrize("kind", range(12))
+def test_no_frame_hides_another_from_one_reader_alone(kind: int) -> None:
+    """A client says of a frame that it is longer or shorter than a kubelet reads it: what comes is read in two ways."""
+    there, here = SpdyWriter().open(5, streamtype="stdout"), SpdyWriter().open(5, streamtype="error")
+    covered = data(99, here)
+    for begun in range(0, 17, 4):
+        body = bytes(3) + b"\1" + bytes(begun)
+        # The one is in the frame, as it says; the other in what a kubelet takes for data.
+        assert not hidden_output(control(kind, body + there + covered[:8]) + here)
+        # The one is behind the frame's end, as it says, in what is data here.
+        lying = data(99, there + covered[:8])
+        assert not hidden_output(control(kind, body + lying[:8], size=len(body)) + lying[8:] + here)
+        assert not hidden_output(control(kind, lying[:8] + body, size=0) + lying[8:] + here)
+
+
+HEADERS = st.dictionaries(
+    st.sampled_from(["streamtype", "a", "b"]), st.sampled_from(["stdout", "error", "error\0", "x" * 9])
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["open", "reply", "headers"]), st.integers(1, 9), HEADERS), max_size=8))
+def test_headers_are_read_with_all_that_they_are_compressed_with(frames: list[tuple[str, int, dict[str, str]]]) -> None:
+    client, channels = SpdyWriter(), SpdyChannels()
+    wire = b"".join(getattr(client, frame)(stream, **headers) for frame, stream, headers in frames)
+    try:
+        list(channels.sent(wire))
+    except Unreadable:
+        opened_ = [stream for frame, stream, _ in frames if frame == "open"]
+        assert len(opened_) != len(set(opened_)), "only a stream that is opened twice is a reason here"
+        return
+    for frame, stream, headers in frames:
+        if frame == "open":
+            shown = headers.get("streamtype", "").partition("\0")[0] == "error"
+            assert ((ERROR if shown else STDOUT), b"x") in list(channels.received(data(stream, b"x")))
+
+
 @pytest.mark.parametrize(
     "wire",
     [
@@ -199,7 +249,10 @@ def test_what_is_no_size_is_none(said: bytes) -> None:
         (b"command terminated", None),
         (b"", None),
         (b"[]", None),
+        (b"[" * 60_000, None),
+        (b'{"a":' * 10_000, None),
     ],
+    ids=range(8),
 )
 def test_how_a_command_ended(status: bytes, code: int | None) -> None:
     assert exit_code_of(status) == code

@@ -23,7 +23,12 @@ _REFUSALS: Final = frozenset({403, 422})
 _STATUS_MAX: Final = 64 * 1024
 """Bytes of a refusal that are read for the trace; kube-apiserver's are far shorter."""
 
-_OURS: Final = frozenset({b"cache-control", b"content-type"})
+_MEDIA: Final = b"content-type"
+_NO_PAGE: Final = (
+    (b"content-security-policy", b"default-src 'none'; sandbox"),
+    (b"x-content-type-options", b"nosniff"),
+)
+"""A cluster may answer with a page, which a browser must not take for one of this host: a certificate goes with each request."""
 
 
 async def relay(
@@ -43,8 +48,8 @@ async def relay(
     if isinstance(answer, Tunnel | RecordedTunnel):
         chunks = _guarded(runtime, request, answer, of_tunnel(answer.headers), recheck)
         return Stream(chunks, headers=answer.headers, status=101, send=answer.write)
-    media = next((value for name, value in answer.headers if name == b"content-type"), JSON)
-    headers: Headers = tuple(pair for pair in answer.headers if pair[0] not in _OURS)
+    media = next((value for name, value in answer.headers if name == _MEDIA), JSON)
+    headers: Headers = (*(pair for pair in answer.headers if pair[0] != _MEDIA), *_NO_PAGE)
     whole = answer.read_nowait()
     if answer.status in _REFUSALS:
         request.notes.append(refusal_of(cluster, _message(whole or b"")))

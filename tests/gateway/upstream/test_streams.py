@@ -86,12 +86,23 @@ async def test_an_answer_is_passed_on_while_it_comes() -> None:
 
 
 async def test_statuses_and_small_answers_pass_whole() -> None:
-    async with opened(answering(ok(b"{}", b"X-A: b").replace(b"200 OK", b"418 Teapot"))) as (_, client):
+    async with opened(answering(ok(b"{}", b"ETag: b").replace(b"200 OK", b"418 Teapot"))) as (_, client):
         for _ in range(2):
             client.ask(PODS)
             line, headers = await client.head()
-            assert (line, headers[b"content-length"], headers[b"x-a"]) == (b"HTTP/1.1 418 I'm a Teapot", b"2", b"b")
+            assert (line, headers[b"content-length"], headers[b"etag"]) == (b"HTTP/1.1 418 I'm a Teapot", b"2", b"b")
             assert await client.reader.readexactly(2) == b"{}"
+
+
+@pytest.mark.parametrize("long", [False, True])
+async def test_what_a_cluster_answers_is_no_page_of_this_host(long: bool) -> None:
+    """A browser shows a certificate to whatever the host asks of it: a script from a cluster would act as its person."""
+    page = b"<script>steal()</script>" + b" " * (2**20 if long else 0)
+    async with opened(answering(ok(page, b"Content-Type: text/html"))) as (_, client):
+        client.ask(PODS)
+        _, headers = await client.head()
+    assert headers[b"content-security-policy"] == b"default-src 'none'; sandbox"
+    assert headers[b"x-content-type-options"] == b"nosniff"
 
 
 async def test_a_status_without_a_name_passes() -> None:
