@@ -18,11 +18,11 @@ from typing import Any, Final
 
 from access.admission.base import CREATE, DELETE, UPDATE, Attributes, NoopPlugin
 from access.admission.quotarefusals import NamespaceQuotas, QuotaRefusals
-from access.admission.tenancy.placedledger import Count, Page, PlacedLedger, Turns, difference
+from access.admission.tenancy.placedledger import Count, Page, PlacedLedger, Turns
 from access.admission.tenancy.tenantquota import RULE
 from kube.quota.placedusage import Counted, PlacedUsage
 from kube.quota.podresources import Amounts
-from kube.quota.quantities import InvalidQuantity, Quantity
+from kube.quota.quantities import InvalidQuantity
 from kube.quota.refusals import read_exceeded
 from kube.quota.reservations import Reservation
 from kube.quota.tenantquotas import PLACED_USAGES, TenantQuota, UsageRule
@@ -201,14 +201,6 @@ def _grown(demand: Demand, quota: TenantQuota | None) -> Amounts:
     return {name: amount for name, amount in demand(quota).items() if amount.nanos > 0}
 
 
-def demand_of(quota: TenantQuota, place: tuple[str, str], old: Any, new: Any, now: datetime) -> dict[str, Quantity]:
-    """What a write of an object takes more. Raises ``QuotaExceeded`` for a new one that does not state what it must."""
-    if old is None:
-        return quota.demand(*place, new, now=now)
-    before, after = (quota.counted(*place, body, now=now) for body in (old, new))
-    return difference(after, before)
-
-
 def version_of(body: Any) -> str:
     """That of an object which a write replaces; empty where there is none."""
     return str(((body or {}).get("metadata") or {}).get("resourceVersion") or "")
@@ -250,7 +242,7 @@ class ClusterQuotaAdmission(NoopPlugin):
             taken = await self._quotas.reserve(
                 place,
                 f"{write.uid}/{write.version}",
-                lambda quota: demand_of(quota, of, old, body, moment),
+                lambda quota: quota.change(*of, old, body, now=moment),
                 write,
                 attributes.now,
                 from_door=attributes.principal.name.startswith(f"system:serviceaccount:{attributes.namespace}:"),
