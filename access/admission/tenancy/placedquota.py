@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from access.admission.base import CREATE, DELETE, UPDATE, Attributes, NoopPlugin
 from access.admission.quotarefusals import NamespaceQuotas, QuotaRefusals
-from access.admission.tenancy.placedledger import Count, Page, PlacedLedger, Turns
+from access.admission.tenancy.placedledger import Count, Page, PlacedLedger, Turns, difference
 from access.admission.tenancy.tenantquota import RULE
 from kube.quota.placedusage import Counted, PlacedUsage
 from kube.quota.podresources import Amounts
@@ -81,7 +81,7 @@ class PlacedQuotas:
     ) -> bool:
         """Take what a write needs, and note it with that; whether it needed anything, and has to be settled.
 
-        What a cluster asks about again is taken once; so is what the door has taken already, where the write may come
+        What a cluster asks about again is taken once, the most of it; so is what the door has taken already, where the write may come
         ``from_door``. What is taken is kept ``together`` with other things, or not at all. Raises ``QuotaExceeded``,
         ``InvalidQuantity``, ``PreconditionFailed`` for those, ``TooManyRequests`` and ``ServiceUnavailable``.
         """
@@ -99,16 +99,26 @@ class PlacedQuotas:
                 return False
             usage = page.usage(place) or PlacedUsage()
             asked = replace(write, amounts=grown)
-            if asked.uid and usage.asked(asked):
+            again = usage.asked_again(asked) if asked.uid else None
+            if again is not None:
+                more = difference(again.total, usage.total)
+                page.quota.check({name: amount for name, amount in more.items() if amount.nanos > 0}, page.used)
+                if not dry_run:
+                    page.put(place, again)
                 return True
             passed_on = usage.under_way(asked) if from_door and not dry_run else None
             if passed_on is not None:
                 page.put(place, usage.passed_on(passed_on, asked))
                 return True
+            if asked.uid and not dry_run:
+                usage = usage.untied(asked)
+                page.put(
+                    place, usage
+                )  # Who is refused has been asked about all the same: its door hears of that alone.
             page.quota.check(grown, page.used)
             if dry_run:
                 return False
-            page.put(place, (usage.untied(asked) if asked.uid else usage).with_reservation(request, asked))
+            page.put(place, usage.with_reservation(request, asked))
             return True
 
         return await self._ledger.change(place, judge, together=together, now=now)
