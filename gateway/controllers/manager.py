@@ -90,6 +90,8 @@ class QuotaController:
         for event in events:
             key = event.key
             if key[1:3] == TENANT_QUOTAS:
+                if pending is not None and tenant_of(pending.space) != tenant_of(key.space):
+                    self._enqueue_tenant(pending)
                 pending = None
                 if not tenantquotas.is_counted(orjson.loads(event.data)):
                     self._enqueue_tenant(key)

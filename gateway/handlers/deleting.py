@@ -13,7 +13,7 @@ from gateway.filters.permission import authorize
 from gateway.handlers.guaranteedupdate import guaranteed_update, require_newest
 from gateway.handlers.placednamespaces import namespaceorders
 from gateway.handlers.reading import read_list, show, show_list
-from gateway.handlers.writing import attributes_of, finished, stored_form
+from gateway.handlers.writing import attributes_of, stored_form
 from gateway.http.messages import Request, Response
 from gateway.http.negotiation import negotiate, preferred, require_content_type, respond
 from gateway.process.runtime import Runtime
@@ -24,6 +24,7 @@ from gateway.resources.writeoptions import flag, invalid_options, not_a_number, 
 from gateway.upstream.placements import cluster_of, workspace_of
 from kube.customresources.definitions import CRDS, terminating
 from kube.kinds.reststrategies import RETURN_DELETED_OBJECT
+from kube.objects.endings import finished
 from kube.objects.patches import deep_copy
 from kube.requests.fielderrors import invalid
 from kube.requests.status import BadRequest, Conflict, Invalid, NotFound

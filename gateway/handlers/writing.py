@@ -36,6 +36,7 @@ from kube.kinds.reststrategies import (
 )
 from kube.objects import conversion, fieldvalidation, managedfields, subresources
 from kube.objects.defaults import fill_defaults
+from kube.objects.endings import finished
 from kube.objects.managedfields import Write
 from kube.objects.patches import deep_copy, same
 from kube.requests.decoding import HEAVY
@@ -294,15 +295,6 @@ def _bare(body: Body) -> Body:
     entries = metadata.pop("managedFields", None) or ()
     metadata["managedFields"] = [{name: value for name, value in entry.items() if name != "time"} for entry in entries]
     return {**body, "metadata": metadata}
-
-
-def finished(body: Body) -> bool:
-    """Whether a deleted object has nothing left to wait for."""
-    metadata = body["metadata"]
-    waits = bool(metadata.get("finalizers")) or (
-        body.get("kind") == "Namespace" and bool((body.get("spec") or {}).get("finalizers"))
-    )
-    return bool(metadata.get("deletionTimestamp")) and not waits
 
 
 def _check_preconditions(kind: Kind, name: str, current: Stored, old: Body, new: Body, *, replaces: bool) -> None:

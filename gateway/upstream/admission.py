@@ -5,11 +5,12 @@ A cluster judges who gives rights away by the token that the request carries: wh
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from access.admission.tenancy.tenantpolicies import TenantPolicies, refusal
+from access.admission.tenancy.tenantscope import refused_to_tenants
 from gateway.upstream.placements import Placement
 from kube.authentication.identity import Principal
 from kube.authorization.rbac import GROUP
@@ -120,6 +121,23 @@ class RightsAreGivenByMembers:
                 kind=info.resource,
                 name=info.name,
             )
+
+
+class PlacedScope:
+    """What no tenant may create, by configuration (AD4), is not created in placed namespaces either."""
+
+    name = "TenantScope"
+
+    def __init__(self, refused: Collection[tuple[str, str]]) -> None:
+        self._refused = refused
+
+    async def admit(self, write: PlacedWrite) -> None:
+        """Raise ``Forbidden``, also where an update or an apply would make it."""
+        info = write.info
+        if (info.group, info.resource) not in self._refused or info.verb not in MAKING or info.subresource:
+            return
+        if info.verb == "create" or await write.current() is None:
+            raise refused_to_tenants(info.group, info.resource, info.name)
 
 
 class PlacedPolicies:

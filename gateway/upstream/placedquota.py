@@ -26,7 +26,6 @@ import orjson
 from access.admission.tenancy.placedquota import (
     RESERVED_SECONDS,
     PlacedQuotas,
-    demand_of,
     usage_key,
     version_of,
 )
@@ -109,7 +108,7 @@ class PlacedQuota:
             reserved = await self._quotas.reserve(
                 place,
                 write.request,
-                lambda quota: demand_of(quota, (info.group, info.resource), old, new, moment),
+                lambda quota: quota.change(info.group, info.resource, old, new, now=moment),
                 Reservation(
                     amounts={},
                     until=write.now + RESERVED_SECONDS,
@@ -305,7 +304,7 @@ class PlacedUsageController:
             for item in items:
                 metadata = item["metadata"]
                 try:
-                    used = quota.found(group, plural, item, now=now)
+                    used = quota.counted(group, plural, item, now=now)
                 except (AttributeError, KeyError, TypeError, ValueError) as error:
                     raise BadGateway(f'an object of the cluster "{placement.cluster}" is none') from error
                 what = "/".join((group, plural, str(metadata.get("name"))))

@@ -45,4 +45,4 @@ def missing_labels(wanted: tuple[str, ...], body: Body, at: str = "") -> Iterato
         if key in labels and (not values or value in values):
             continue
         said = f"the label {key} is required" + (f": one of {', '.join(values)}" if values else "")
-        yield "required_labels", f"{at}metadata.labels[{key}]", value, said
+        yield "required_labels", f"{at}metadata.labels[{key}]", f"{key}={value}" if key in labels else key, said

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, Final, NamedTuple
 
-from kube.quota.podresources import Amounts, add, amounts, subtract
+from kube.quota.podresources import Amounts, add, amounts, larger, subtract
 from kube.quota.quantities import Quantity
 from kube.quota.reservations import Reservation, Reservations, written
 
@@ -57,9 +57,18 @@ class PlacedUsage:
         """One more write is on its way."""
         return replace(self, reserved=self.reserved.put(request, reservation))
 
-    def asked(self, write: Reservation) -> bool:
-        """Whether it is taken already what a cluster asks about."""
-        return any(True for _ in self.reserved.about(write))
+    def asked_again(self, write: Reservation) -> PlacedUsage | None:
+        """With what is taken for a write that a cluster has asked about before; ``None`` where it has not.
+
+        Of several that change one version of an object at most one is made: the most of them counts, until the last one's
+        end. Nobody knows whose request makes it, so none gives it back.
+        """
+        for name, each in self.reserved.about(write):
+            amounts = larger(each.amounts, write.amounts)
+            taken = replace(each, amounts=amounts, until=max(each.until, write.until))
+            own = f"{write.uid}/{write.version}" if write.version else name
+            return replace(self, reserved=self.reserved.put(name, None).put(own, taken))
+        return None
 
     def under_way(self, write: Reservation) -> str | None:
         """A request that has taken as much for what a cluster asks about now, and was not asked about; ``None`` for none."""
@@ -93,10 +102,16 @@ class PlacedUsage:
         return replace(self, reserved=reserved)
 
     def without(self, request: str) -> PlacedUsage:
-        """A write has come to nothing: what was seen by its name is another's."""
+        """A write has come to nothing: what was seen by its name is another's.
+
+        Of a change that its cluster was asked about nobody knows whether it was the request's: two of one version ask for
+        the same, and one of them may be made. It is over when it is seen, or at its end.
+        """
         found = self.reserved.get(request)
         if found is None:
             return self
+        if found.uid and found.version:
+            return replace(self, reserved=self.reserved.put(request, None).put(f"{found.uid}/{found.version}", found))
         return replace(self, counted=add(self.counted, found.seen), reserved=self.reserved.put(request, None))
 
     def confirmed(self, request: str) -> PlacedUsage:

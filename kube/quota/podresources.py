@@ -80,11 +80,11 @@ def _held(container: Mapping[str, Any], status: Mapping[str, Any] | None, *, wan
         return container
     actual = status["resources"]
     held = {
-        "requests": _larger(amounts(actual.get("requests")), amounts(status.get("allocatedResources"))),
+        "requests": larger(amounts(actual.get("requests")), amounts(status.get("allocatedResources"))),
         "limits": amounts(actual.get("limits")),
     }
     if wanted:
-        held = {kind: _larger(_of(container, kind), amount) for kind, amount in held.items()}
+        held = {kind: larger(_of(container, kind), amount) for kind, amount in held.items()}
     resources = {kind: {name: str(amount) for name, amount in held[kind].items()} for kind in held}
     return {**container, "resources": {**(container.get("resources") or {}), **resources}}
 
@@ -145,8 +145,8 @@ def of_containers(spec: Mapping[str, Any], kind: str) -> dict[str, Quantity]:
             step = sidecars
         else:
             step = add(own, sidecars)
-        largest = _larger(largest, step)
-    return _larger(total, largest)
+        largest = larger(largest, step)
+    return larger(total, largest)
 
 
 def _of(container: Mapping[str, Any], kind: str) -> dict[str, Quantity]:
@@ -157,7 +157,8 @@ def _counted(values: Amounts) -> dict[str, Quantity]:
     return {name: values[name] for name in _QUALITY if name in values and values[name].nanos > 0}
 
 
-def _larger(left: Amounts, right: Amounts) -> dict[str, Quantity]:
+def larger(left: Amounts, right: Amounts) -> dict[str, Quantity]:
+    """The more of both, name by name."""
     return {**left, **{name: amount for name, amount in right.items() if name not in left or amount > left[name]}}
 
 

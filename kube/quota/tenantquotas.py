@@ -1,20 +1,21 @@
 """The quota of a tenant: what all its namespaces and workspaces hold together (AD1 to AD3).
 
 Amounts are those of ResourceQuota, and those that usage rules read from annotations and fields of any kind. As there,
-holding them under concurrency is the caller's: what ``demand`` returns is kept in the transaction that writes the object.
+holding them under concurrency is the caller's: what ``change`` returns is kept in the transaction that writes the object.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
 from kube.quota import usage
 from kube.quota.podresources import Amounts, add, amounts
-from kube.quota.quantities import UNITS_MAX, Quantity, parse_quantity
-from kube.quota.usage import NONE, Quota, QuotaExceeded, Scope
+from kube.quota.quantities import InvalidQuantity, Quantity, parse_quantity
+from kube.quota.usage import NONE, Quota, Scope
 
 GROUP: Final = "tenancy.tenantry.io"
 VERSION: Final = "v1alpha1"
@@ -42,26 +43,36 @@ class UsageRule:
     path: tuple[str, ...] = ()
 
     def amount(self, body: Mapping[str, Any]) -> Quantity:
-        """What an object takes. Raises ``InvalidQuantity``."""
+        """What an object takes that is there: what it says of which is no amount, or less than nothing, takes nothing."""
+        total = NONE
+        for value in self._said(body):
+            with suppress(InvalidQuantity):
+                total = total + max(parse_quantity(value), NONE)
+        return total
+
+    def require(self, body: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> None:
+        """Raise for what is no amount in a body that is written: ``InvalidQuantity``, ``QuotaExceeded`` for less than nothing.
+
+        What an ``old`` one said before anybody counted it may stay.
+        """
+        said = self._said(body)
+        if old is None or said != self._said(old):
+            for value in said:
+                usage.require_none_negative({self.name: parse_quantity(value)})
+
+    def _said(self, body: Mapping[str, Any]) -> list[Any]:
         if self.annotation:
-            annotations = (body.get("metadata") or {}).get("annotations") or {}
-            return _sum([annotations.get(self.annotation)])
-        found: list[Any] = [body]
-        for name in self.path:
-            found = [part.get(name) for each in found for part in _members(each) if isinstance(part, Mapping)]
-        return _sum([value for each in found for value in _members(each)])
+            found = [((body.get("metadata") or {}).get("annotations") or {}).get(self.annotation)]
+        else:
+            found = [body]
+            for name in self.path:
+                found = [part.get(name) for each in found for part in _members(each) if isinstance(part, Mapping)]
+        values = (value for each in found for value in _members(each))
+        return [value for value in values if value is not None and not isinstance(value, Mapping | bool)]
 
 
 def _members(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
-
-
-def _sum(values: Iterable[Any]) -> Quantity:
-    total = NONE
-    for value in values:
-        if value is not None and not isinstance(value, Mapping | bool):
-            total = total + parse_quantity(value)
-    return total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,35 +104,36 @@ class TenantQuota:
         return {(group, plural) for plural, _, group in split} | ruled
 
     def counted(self, group: str, plural: str, body: Mapping[str, Any], *, now: datetime) -> dict[str, Quantity]:
-        """What an object takes of it. Raises ``InvalidQuantity``."""
+        """What an object takes of it that is there, and makes no room elsewhere, whatever it says. Raises ``InvalidQuantity``."""
         if not usage.in_scopes(self.scopes, group, plural, body):
             return {}
-        consumed = usage.usage(group, plural, body, now=now)
-        consumed |= {rule.name: rule.amount(body) for rule in self._rules_of(group, plural)}
-        return {name: amount for name, amount in consumed.items() if name in self.hard}
+        held = usage.held(group, plural, body, now=now)
+        held |= {rule.name: usage.bounded(rule.amount(body)) for rule in self._rules_of(group, plural)}
+        return {name: amount for name, amount in held.items() if name in self.hard}
 
-    def found(self, group: str, plural: str, body: Mapping[str, Any], *, now: datetime) -> dict[str, Quantity]:
-        """As ``counted``, of an object that a cluster shows: never less than nothing, nor more than can be added up and kept.
+    def change(
+        self,
+        group: str,
+        plural: str,
+        old: Mapping[str, Any] | None,
+        new: Mapping[str, Any] | None,
+        *,
+        now: datetime,
+    ) -> dict[str, Quantity]:
+        """What a write of an object takes more, and, below zero, less; ``None`` is an object that is not there.
 
-        What a cluster says makes no room elsewhere. Raises as ``counted``, and whatever comes of an object that is none.
+        Raises ``QuotaExceeded`` when a new one must state requests or limits and does not, or one takes less than nothing
+        that did not before; ``InvalidQuantity`` for an amount that is none.
         """
-        counted = self.counted(group, plural, body, now=now)
-        return {name: min(max(amount, NONE), UNITS_MAX) for name, amount in counted.items()}
-
-    def demand(self, group: str, plural: str, body: Mapping[str, Any], *, now: datetime) -> dict[str, Quantity]:
-        """What a new object takes of it.
-
-        Raises ``QuotaExceeded`` when it must state requests or limits and does not, or takes less than nothing;
-        ``InvalidQuantity`` for an amount that is none.
-        """
-        wanted = usage.demand(self._quota, group, plural, body, now=now)
-        rules = self._rules_of(group, plural)
-        if rules and usage.in_scopes(self.scopes, group, plural, body):
-            wanted |= {rule.name: rule.amount(body) for rule in rules}
-        negative = sorted(name for name, amount in wanted.items() if amount.nanos < 0)
-        if negative:
-            raise QuotaExceeded(f"quota usage is negative for resource(s): {','.join(negative)}")
-        return wanted
+        if new is not None:
+            if old is None:
+                usage.demand(self._quota, group, plural, new, now=now)
+            if usage.in_scopes(self.scopes, group, plural, new):
+                for rule in self._rules_of(group, plural):
+                    rule.require(new, old)
+        after, before = (self.counted(group, plural, body, now=now) if body is not None else {} for body in (new, old))
+        change = {name: after.get(name, NONE) - before.get(name, NONE) for name in {**after, **before}}
+        return {name: amount for name, amount in change.items() if amount}
 
     def check(self, grown: Amounts, used: Amounts) -> None:
         """Whether there is room. Raises ``QuotaExceeded`` naming what is short."""

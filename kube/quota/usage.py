@@ -23,7 +23,7 @@ from kube.quota.podresources import (
     pod_requests,
     subtract,
 )
-from kube.quota.quantities import Format, Quantity
+from kube.quota.quantities import UNITS_MAX, Format, Quantity
 
 _NANO: Final = 10**9
 ONE: Final = Quantity(_NANO)
@@ -135,6 +135,20 @@ def usage(group: str, resource: str, item: Mapping[str, Any], *, now: datetime) 
     return {**count, resource: ONE} if resource in _PLAIN_COUNTS else count
 
 
+def held(group: str, resource: str, item: Mapping[str, Any], *, now: datetime) -> dict[str, Quantity]:
+    """As ``usage``, of an object that is there, whatever it says of itself.
+
+    Never less than nothing, which would make room elsewhere, nor more than can be added up and kept. Raises
+    ``InvalidQuantity``.
+    """
+    return {name: bounded(amount) for name, amount in usage(group, resource, item, now=now).items()}
+
+
+def bounded(amount: Quantity) -> Quantity:
+    """As much of an amount as an object can take."""
+    return min(max(amount, NONE), UNITS_MAX)
+
+
 def demand(
     quota: Quota,
     group: str,
@@ -157,12 +171,17 @@ def demand(
         if missing:
             raise QuotaExceeded(f"failed quota: {quota.name}: must specify {missing}")
     wanted = usage(group, resource, item, now=now)
-    negative = sorted(name for name, amount in wanted.items() if amount.nanos < 0)
-    if negative:
-        raise QuotaExceeded(f"quota usage is negative for resource(s): {','.join(negative)}")
+    require_none_negative(wanted)
     if old is not None and counts(quota, group, resource, old):
         wanted = subtract(wanted, usage(group, resource, old, now=now))
     return {name: wanted[name] for name in names if wanted.get(name)}
+
+
+def require_none_negative(wanted: Amounts) -> None:
+    """Raise ``QuotaExceeded`` for what would take less than nothing."""
+    negative = sorted(name for name, amount in wanted.items() if amount.nanos < 0)
+    if negative:
+        raise QuotaExceeded(f"quota usage is negative for resource(s): {','.join(negative)}")
 
 
 def check(quota: Quota, requested: Amounts, used: Amounts) -> None:

@@ -152,6 +152,28 @@ async def test_what_counts_in_no_quota_asks_the_database_nothing(database: str) 
         assert process.store.commits == commits
 
 
+@pytest.mark.parametrize("version", ["", "7"])
+async def test_what_somebody_else_writes_with_what_the_door_has_taken_is_not_given_back(
+    database: str, version: str
+) -> None:
+    """AD2: the account writes past the door what its request is about, and the request comes to nothing for that."""
+
+    def write(uid: str = "") -> Reservation:
+        return Reservation(amounts={}, until=NOW + 60, what="/pods/p", uid=uid, version=version)
+
+    async with processes(database, 1, 1) as (process,):
+        place, quotas = process.place, process.quotas
+        assert await quotas.reserve(place, "door", one, write(), NOW)
+        assert await quotas.reserve(place, f"u/{version}", one, write("u"), NOW, from_door=True)
+        if not version:
+            # The cluster asks about the door's own before it finds the name taken; a change of another version it does not.
+            with pytest.raises(QuotaExceeded):
+                await quotas.reserve(place, "v/", one, write("v"), NOW, from_door=True)
+        await quotas.settle(place, "door", made=False)
+        assert await process.used() == "1"
+        assert not await process.take("q")
+
+
 async def test_one_who_fails_or_goes_harms_nobody(database: str) -> None:
     """And leaves nothing behind."""
 

@@ -103,9 +103,22 @@ def test_what_the_door_has_taken_goes_over_to_the_object_that_it_is_for() -> Non
     assert usage.under_way(asked("x")) is None, "the cluster has asked about that one already"
     write = asked("x", name="web-x7k2", until=50.0)
     over = usage.passed_on("request", write)
-    assert over.total == usage.total and over.asked(write) and over.ends == 50.0
+    assert over.total == usage.total and over.asked_again(write) == over and over.ends == 50.0
     assert taken(over.without("request")) == 1, "what the cluster refuses is given back at once"
     assert taken(look(over, there("web-x7k2", "x", number=2))) == 3
+
+
+def test_of_changes_of_one_version_the_most_is_taken_whoever_makes_it() -> None:
+    """GW17: one of them is made at most, and nobody knows which; one that the door has sent gives nothing back."""
+    before = PlacedUsage().with_reservation("request", door(version="7"))
+    usage = before.passed_on("request", asked("u", "7"))
+    assert before.asked_again(asked("u", "7")) is usage.asked_again(asked("u", "8")) is None
+    again = usage.asked_again(asked("u", "7", number=5, until=150.0))
+    assert again is not None
+    assert taken(again) == taken(again.without("request")) == 5 and again.ends == 150.0
+    less = again.asked_again(asked("u", "7", until=120.0))
+    assert less is not None and taken(less) == 5 and less.ends == 150.0
+    assert taken(look(less, there("p", "u", "8", 3))) == 3
 
 
 def test_of_two_objects_with_one_name_nobody_knows_whose_request_makes_which() -> None:
@@ -165,7 +178,9 @@ class World:
 
     def ask(self, write: Write) -> None:
         what = asked(write.uid, until=write.until, name=write.name, number=write.number)
-        if self.usage.asked(what):
+        again = self.usage.asked_again(what)
+        if again is not None:
+            self.usage = again
             return
         request = self.usage.under_way(what) if write.at_door else None
         if request is not None:

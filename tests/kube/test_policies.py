@@ -114,6 +114,13 @@ def test_what_was_there_may_stay_and_nothing_may_become_worse(old: dict[str, Any
     assert shape(violations(CLOSED, "", "Pod", old, new)) == after - before
 
 
+def test_one_missing_label_is_not_another() -> None:
+    """What an older object lacks is no licence to take off what it has."""
+    old, new = ({"metadata": {"labels": labels}} for labels in ({"stage": "dev"}, {"team": "a"}))
+    (found,) = violations(CLOSED, "", "Service", old, new)
+    assert (found.rule, found.field) == ("required_labels", "metadata.labels[stage]")
+
+
 def test_no_more_is_looked_for_than_is_named() -> None:
     """DOS-03: by the calls that are made; what was there before hides nothing that comes behind it."""
     old = {"spec": {"tolerations": [{"key": f"a{number}"} for number in range(300)]}}

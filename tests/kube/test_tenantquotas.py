@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 
 from kube.quota.configuration import read_configuration
 from kube.quota.podresources import amounts
-from kube.quota.quantities import InvalidQuantity, parse_quantity
+from kube.quota.quantities import InvalidQuantity, Quantity, parse_quantity
 from kube.quota.tenantquotas import (
     TenantQuota,
     UsageRule,
@@ -59,9 +61,72 @@ def test_rules_read_annotations_and_fields_and_add_up_the_members_of_lists() -> 
     assert str(QUOTA.counted("vm.example", "machines", machine, now=NOW)[VM.name]) == "2500m"
     assert QUOTA.counted("", "pods", {"metadata": {}}, now=NOW)[WIDTH.name].nanos == 0
     with pytest.raises(InvalidQuantity):
-        QUOTA.demand("", "pods", {"metadata": {"annotations": {"width": "wide"}}}, now=NOW)
+        QUOTA.change("", "pods", None, {"metadata": {"annotations": {"width": "wide"}}}, now=NOW)
     with pytest.raises(QuotaExceeded, match="negative"):
-        QUOTA.demand("", "pods", {"metadata": {"annotations": {"width": "-1"}}}, now=NOW)
+        QUOTA.change("", "pods", None, {"metadata": {"annotations": {"width": "-1"}}}, now=NOW)
+
+
+said = st.sampled_from(
+    ["-1", "-1e300", "1e300", "1e301", "wide", "", "7", "0", "1" * 70, -5, 3, True, None, {}, "-1n", "1n"]
+)
+bodies = st.one_of(
+    said.map(lambda width: ("", "pods", {"metadata": {"annotations": {"width": width}}})),
+    st.lists(said, max_size=3).map(
+        lambda cores: ("vm.example", "machines", {"spec": {"domains": [{"cores": each} for each in cores]}})
+    ),
+    said.map(
+        lambda cpu: (
+            "",
+            "pods",
+            {
+                "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+                "status": {
+                    "conditions": [{"type": "PodResizePending", "reason": "Infeasible"}],
+                    "containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}],
+                },
+            },
+        )
+    ),
+)
+
+
+@given(st.lists(bodies, min_size=1, max_size=4))
+def test_whatever_an_object_says_of_itself_it_makes_no_room_for_others(steps: list[tuple[str, str, Any]]) -> None:
+    """Neither when it is there, nor by a change; and what is used can be read again."""
+    quota = replace(QUOTA, hard={**HARD, "requests.cpu": parse_quantity("1k")})
+    used = quota.total(())
+    for group, plural, body in steps:
+        try:
+            taken = quota.counted(group, plural, body, now=NOW)
+        except InvalidQuantity:
+            continue  # No cluster keeps such a pod.
+        assert all(amount.nanos >= 0 for amount in taken.values())
+        used = after(used, taken)
+    hard = {"spec": {"hard": dict.fromkeys(quota.hard, "1")}}
+    assert used_of(with_used(hard, used)) == used
+    for (group, plural, old), (*place, new) in pairwise(steps):
+        if (group, plural) != tuple(place):
+            continue
+        try:
+            change = quota.change(group, plural, old, new, now=NOW)
+            before = quota.counted(group, plural, old, now=NOW)
+        except (InvalidQuantity, QuotaExceeded):
+            continue
+        assert all(-amount <= before.get(name, Quantity()) for name, amount in change.items())
+
+
+def test_what_was_said_before_anybody_counted_it_may_stay_and_go() -> None:
+    """An operator's new rule shuts nobody in."""
+
+    def of(width: str, **labels: str) -> dict[str, Any]:
+        return {"metadata": {"annotations": {"width": width}, "labels": labels}}
+
+    for wrong in ("wide", "-5"):
+        assert QUOTA.change("", "pods", of(wrong), of(wrong, a="b"), now=NOW) == {}
+        assert str(QUOTA.change("", "pods", of(wrong), of("3"), now=NOW)[WIDTH.name]) == "3"
+        assert str(QUOTA.change("", "pods", of(wrong), None, now=NOW)["pods"]) == "-1"
+        with pytest.raises((InvalidQuantity, QuotaExceeded)):
+            QUOTA.change("", "pods", of("3"), of(wrong), now=NOW)
 
 
 def test_it_names_what_it_counts_by_itself_and_by_rules_that_bound_something() -> None:
@@ -92,7 +157,7 @@ def test_scopes_are_those_of_a_resource_quota(names: list[str], operators: list[
         "spec": {"hard": {"pods": "9"}, "scopes": names, "scopeSelector": {"matchExpressions": expressions}},
     }
     quota, like = read_tenant_quota("acme", body, ()), read_quota(body)
-    taken = quota.demand("", "pods", {"spec": spec}, now=NOW)
+    taken = quota.change("", "pods", None, {"spec": spec}, now=NOW)
     assert (
         taken == quota.counted("", "pods", {"spec": spec}, now=NOW) == demand(like, "", "pods", {"spec": spec}, now=NOW)
     )

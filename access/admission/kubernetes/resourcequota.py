@@ -168,5 +168,5 @@ def _counted(quota: Quota, group: str, plural: str, body: dict[str, Any], now: d
     """What of an object counts against the quota."""
     if not usage.counts(quota, group, plural, body):
         return {}
-    consumed = usage.usage(group, plural, body, now=now)
+    consumed = usage.held(group, plural, body, now=now)
     return {name: amount for name, amount in consumed.items() if name in quota.hard}

@@ -23,7 +23,7 @@ from access.admission.tenancy.placedledger import Count, Page, PlacedLedger, Tur
 from access.admission.tenancy.tenantquota import RULE
 from kube.quota.placedusage import Counted, PlacedUsage
 from kube.quota.podresources import Amounts
-from kube.quota.quantities import InvalidQuantity, Quantity
+from kube.quota.quantities import InvalidQuantity
 from kube.quota.refusals import read_exceeded
 from kube.quota.reservations import Reservation
 from kube.quota.tenantquotas import PLACED_USAGES, TenantQuota, UsageRule
@@ -91,7 +91,7 @@ class PlacedQuotas:
     ) -> bool:
         """Take what a write needs, and note it with that; whether it needed anything, and has to be settled.
 
-        What a cluster asks about again is taken once; so is what the door has taken already, where the write may come
+        What a cluster asks about again is taken once, the most of it; so is what the door has taken already, where the write may come
         ``from_door``. What is taken is kept ``together`` with other things, or not at all. Raises ``QuotaExceeded``,
         ``InvalidQuantity``, ``PreconditionFailed`` for those, ``TooManyRequests`` and ``ServiceUnavailable``.
         """
@@ -116,16 +116,25 @@ class PlacedQuotas:
                 return False
             usage = page.usage(place) or PlacedUsage()
             asked = replace(write, amounts=grown)
-            if asked.uid and usage.asked(asked):
+            again = usage.asked_again(asked) if asked.uid else None
+            if again is not None:
+                more = difference(again.total, usage.total)
+                page.quota.check({name: amount for name, amount in more.items() if amount.nanos > 0}, page.used)
+                if not dry_run:
+                    put(page, again)
                 return True
             passed_on = usage.under_way(asked) if from_door and not dry_run else None
             if passed_on is not None:
                 put(page, usage.passed_on(passed_on, asked))
                 return True
+            if asked.uid and not dry_run:
+                usage = usage.untied(asked)
+                # Who is refused has been asked about all the same: its door hears of that alone.
+                page.put(place, usage)
             page.quota.check(grown, page.used)
             if dry_run:
                 return False
-            put(page, (usage.untied(asked) if asked.uid else usage).with_reservation(request, asked))
+            put(page, usage.with_reservation(request, asked))
             return True
 
         settles = await self._ledger.change(place, judge, together=together, now=now)
@@ -240,14 +249,6 @@ def _grown(demand: Demand, quota: TenantQuota | None) -> Amounts:
     return {name: amount for name, amount in demand(quota).items() if amount.nanos > 0}
 
 
-def demand_of(quota: TenantQuota, place: tuple[str, str], old: Any, new: Any, now: datetime) -> dict[str, Quantity]:
-    """What a write of an object takes more. Raises ``QuotaExceeded`` for a new one that does not state what it must."""
-    if old is None:
-        return quota.demand(*place, new, now=now)
-    before, after = (quota.counted(*place, body, now=now) for body in (old, new))
-    return difference(after, before)
-
-
 def version_of(body: Any) -> str:
     """That of an object which a write replaces; empty where there is none."""
     return str(((body or {}).get("metadata") or {}).get("resourceVersion") or "")
@@ -289,7 +290,7 @@ class ClusterQuotaAdmission(NoopPlugin):
             taken = await self._quotas.reserve(
                 place,
                 f"{write.uid}/{write.version}",
-                lambda quota: demand_of(quota, of, old, body, moment),
+                lambda quota: quota.change(*of, old, body, now=moment),
                 write,
                 attributes.now,
                 from_door=attributes.principal.name.startswith(f"system:serviceaccount:{attributes.namespace}:"),

@@ -11,6 +11,7 @@ import orjson
 from access.admission.base import CREATE, DELETE, UPDATE, Attributes, NoopPlugin
 from access.admission.quotarefusals import QuotaRefusals
 from access.admission.tenancy.placedbooks import read_book
+from kube.objects.endings import finished
 from kube.objects.publications import is_copy
 from kube.quota import tenantquotas
 from kube.quota.quantities import InvalidQuantity, Quantity
@@ -193,13 +194,11 @@ def _change(attributes: Attributes, quota: TenantQuota, now: datetime) -> dict[s
     """What is used more, and, below zero, less, by a write and what is kept together with it."""
     group, plural = attributes.resource.storage_key
     new, old = attributes.object, attributes.old
+    if attributes.operation == DELETE or (new is not None and finished(new)):
+        new = None
     change: dict[str, Quantity] = {}
-    if attributes.operation == CREATE and new is not None:
-        change = quota.demand(group, plural, new, now=now)
-    elif attributes.operation == UPDATE and new is not None and old is not None:
-        change = _more(quota.counted(group, plural, new, now=now), quota.counted(group, plural, old, now=now))
-    elif attributes.operation == DELETE and old is not None:
-        change = _more({}, quota.counted(group, plural, old, now=now))
+    if attributes.operation in (CREATE, UPDATE, DELETE):
+        change = quota.change(group, plural, old, new, now=now)
     for made in _made(attributes.together):
         counted = quota.counted(made.key.group, made.key.resource, made.body, now=now)
         change = {name: change.get(name, _NONE) + counted.get(name, _NONE) for name in {**change, **counted}}
@@ -208,10 +207,6 @@ def _change(attributes: Attributes, quota: TenantQuota, now: datetime) -> dict[s
 
 def _made(operations: Sequence[Operation]) -> Iterator[Create]:
     return (operation for operation in operations if isinstance(operation, Create))
-
-
-def _more(new: dict[str, Quantity], old: dict[str, Quantity]) -> dict[str, Quantity]:
-    return {name: new.get(name, _NONE) - old.get(name, _NONE) for name in {**new, **old}}
 
 
 def _protect(attributes: Attributes) -> None:

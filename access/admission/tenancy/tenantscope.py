@@ -32,19 +32,22 @@ class TenantScope(NoopPlugin):
         resource = attributes.resource
         if attributes.operation != CREATE or attributes.cluster == ROOT:
             return ()
-        kind, reason = (resource.group, resource.plural), ""
-        if kind in self._refused:
-            reason = f"{resource.plural} cannot be created in a tenant space"
-        elif _is_own(attributes.object):
-            reason = "its API group is the platform's own, choose one of a domain that is yours"
-        if reason:
-            raise Forbidden(
-                f'{resource.qualified_name} "{attributes.name}" is forbidden: {reason}',
-                group=resource.group,
-                kind=resource.plural,
-                name=attributes.name,
-            )
+        if (resource.group, resource.plural) in self._refused:
+            raise refused_to_tenants(resource.group, resource.plural, attributes.name)
+        if _is_own(attributes.object):
+            raise attributes.forbidden("its API group is the platform's own, choose one of a domain that is yours")
         return ()
+
+
+def refused_to_tenants(group: str, plural: str, name: str) -> Forbidden:
+    """The 403 for an object that no tenant may create."""
+    qualified = f"{plural}.{group}" if group else plural
+    return Forbidden(
+        f'{qualified} "{name}" is forbidden: {plural} cannot be created in a tenant space',
+        group=group,
+        kind=plural,
+        name=name,
+    )
 
 
 def _is_own(definition: dict[str, Any] | None) -> bool:

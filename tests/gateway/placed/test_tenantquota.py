@@ -260,3 +260,35 @@ def test_forty_at_once_in_several_processes_are_never_one_too_many(
             assert eventually(lambda room=room: used(door) == room)
             for at in (namespace, "default"):
                 assert owner.delete(path_of(at), labelSelector="of").status == 200
+
+
+def test_what_no_tenant_may_create_is_not_created_on_clusters_either(
+    door: Door,
+    placed: tuple[Caller, str],
+    door_server: tuple[Server, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """AD4: as configured, by whichever verb; what is there goes on."""
+    owner, namespace = placed
+    assert owner.post(path_of(namespace), config_map("older")).status == 201
+    told = {"apiVersion": "tenancy.tenantry.io/v1alpha1", "kind": "TenantScopeConfiguration", "refused": ["configmaps"]}
+    plugins = [{"name": "TenantScope", "configuration": told}]
+    kind = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration"}
+    file = tmp_path / "admission.yaml"
+    file.write_text(yaml.safe_dump({**kind, "plugins": plugins}))
+    monkeypatch.setenv("TENANTRY_SEALING_KEYS", door_server[1])
+    with another(door.server, tmp_path / "data", f"--admission-control-config-file={file}") as second:
+        caller = second.user(door.name, f"olga@{door.name}.test", "tenantry:owner")
+        assert eventually(lambda: caller.get(path_of(namespace)).status == 200)
+        body = {**config_map("new"), "apiVersion": "v1", "kind": "ConfigMap"}
+        for at in (namespace, "default"):
+            answers = [
+                caller.post(path_of(at), body),
+                caller.patch(f"{path_of(at)}/new", body, "apply", fieldManager="me"),
+            ]
+            for answer in answers:
+                assert answer.status == 403, answer.body
+                assert "configmaps cannot be created in a tenant space" in answer.body["message"]
+        assert caller.patch(f"{path_of(namespace)}/older", {"data": {"a": "b"}}).status == 200
+        assert caller.delete(f"{path_of(namespace)}/older").status == 200

@@ -129,6 +129,18 @@ def test_what_grows_is_counted_by_what_it_grows(asking: Asking, acme: Customer) 
     assert admit(asking, acme.namespace, labelled, old=older)["allowed"]
 
 
+def test_two_changes_of_one_version_are_not_taken_for_one(asking: Asking, acme: Customer) -> None:
+    """AD2: the first may come to nothing, and the other be made."""
+    bound(asking, acme, requests_cpu="5")
+    made = pod(cpu="2")
+    assert admit(asking, acme.namespace, made)["allowed"]
+    first = revised(made, "1", "2")
+    for cpu, allowed, taken in (("3", True, "3"), ("6", False, "3"), ("4", True, "4"), ("3", True, "4")):
+        assert admit(asking, acme.namespace, revised(made, "1", cpu), old=first)["allowed"] is allowed, cpu
+        assert used(asking, acme) == {"requests.cpu": taken}
+    assert not admit(asking, acme.namespace, revised(made, "1", "6"), old=first, dryRun=True)["allowed"]
+
+
 def test_a_dry_run_is_judged_and_keeps_nothing(asking: Asking, acme: Customer) -> None:
     bound(asking, acme, pods="1")
     assert admit(asking, acme.namespace, pod(), dryRun=True)["allowed"]
