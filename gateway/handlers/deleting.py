@@ -24,8 +24,8 @@ from gateway.resources.writeoptions import flag, invalid_options, not_a_number, 
 from gateway.upstream.placements import cluster_of, workspace_of
 from kube.customresources.definitions import CRDS, terminating
 from kube.kinds.reststrategies import RETURN_DELETED_OBJECT
-from kube.objects.endings import finished
 from kube.objects.patches import deep_copy
+from kube.objects.strategies import finished
 from kube.requests.fielderrors import invalid
 from kube.requests.status import BadRequest, Conflict, Invalid, NotFound
 from kube.workspaces.types import WORKSPACES

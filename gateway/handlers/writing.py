@@ -36,9 +36,9 @@ from kube.kinds.reststrategies import (
 )
 from kube.objects import conversion, fieldvalidation, managedfields, subresources
 from kube.objects.defaults import fill_defaults
-from kube.objects.endings import finished
 from kube.objects.managedfields import Write
 from kube.objects.patches import deep_copy, same
+from kube.objects.strategies import finished
 from kube.requests.decoding import HEAVY
 from kube.requests.fielderrors import invalid, invalid_object
 from kube.requests.status import AlreadyExists, BadRequest, Cause, Conflict, Invalid

@@ -40,6 +40,15 @@ def prepare_for_update(new: Body, old: Body) -> None:
     _settle(key, new)
 
 
+def finished(body: Mapping[str, Any]) -> bool:
+    """Whether a deleted object has nothing left to wait for."""
+    metadata = body["metadata"]
+    waits = bool(metadata.get("finalizers")) or (
+        body.get("kind") == "Namespace" and bool((body.get("spec") or {}).get("finalizers"))
+    )
+    return bool(metadata.get("deletionTimestamp")) and not waits
+
+
 _ZEROS: Final[dict[tuple[str, str], dict[str, Any]]] = {
     ("apps", "ControllerRevision"): {"revision": 0},
     ("apps", "StatefulSet"): {"spec.serviceName": "", "spec.ordinals.start": 0},

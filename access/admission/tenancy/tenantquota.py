@@ -11,8 +11,8 @@ import orjson
 from access.admission.base import CREATE, DELETE, UPDATE, Attributes, NoopPlugin
 from access.admission.quotarefusals import QuotaRefusals
 from access.admission.tenancy.placedbooks import read_book
-from kube.objects.endings import finished
 from kube.objects.publications import is_copy
+from kube.objects.strategies import finished
 from kube.quota import tenantquotas
 from kube.quota.quantities import InvalidQuantity, Quantity
 from kube.quota.refusals import Bound, tenant_bound
