@@ -100,6 +100,15 @@ class TenantQuota:
         consumed |= {rule.name: rule.amount(body) for rule in self._rules_of(group, plural)}
         return {name: amount for name, amount in consumed.items() if name in self.hard}
 
+    def counts_alike(self, group: str, plural: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+        """Whether two states of an object take the same, as a look at them says: most changes are of what nobody counts."""
+        if self._rules_of(group, plural):
+            return False  # They may count any field.
+        before, after = (state.get("metadata") or {} for state in (old, new))
+        return all(before.get(name) == after.get(name) for name in usage.COUNTED_METADATA) and all(
+            old.get(name) == new.get(name) for name in old.keys() | new.keys() if name != "metadata"
+        )
+
     def found(self, group: str, plural: str, body: Mapping[str, Any], *, now: datetime) -> dict[str, Quantity]:
         """As ``counted``, of an object that a cluster shows: never less than nothing, nor more than can be added up and kept.
 

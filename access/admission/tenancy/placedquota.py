@@ -244,6 +244,8 @@ def demand_of(quota: TenantQuota, place: tuple[str, str], old: Any, new: Any, no
     """What a write of an object takes more. Raises ``QuotaExceeded`` for a new one that does not state what it must."""
     if old is None:
         return quota.demand(*place, new, now=now)
+    if quota.counts_alike(*place, old, new):
+        return {}
     before, after = (quota.counted(*place, body, now=now) for body in (old, new))
     return difference(after, before)
 
