@@ -111,6 +111,15 @@ class TenantQuota:
         held |= {rule.name: usage.bounded(rule.amount(body)) for rule in self._rules_of(group, plural)}
         return {name: amount for name, amount in held.items() if name in self.hard}
 
+    def counts_alike(self, group: str, plural: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+        """Whether two states of an object take the same, as a look at them says: most changes are of what nobody counts."""
+        if self._rules_of(group, plural):
+            return False  # They may count any field.
+        before, after = (state.get("metadata") or {} for state in (old, new))
+        return all(before.get(name) == after.get(name) for name in usage.COUNTED_METADATA) and all(
+            old.get(name) == new.get(name) for name in old.keys() | new.keys() if name != "metadata"
+        )
+
     def change(
         self,
         group: str,
@@ -125,6 +134,8 @@ class TenantQuota:
         Raises ``QuotaExceeded`` when a new one must state requests or limits and does not, or one takes less than nothing
         that did not before; ``InvalidQuantity`` for an amount that is none.
         """
+        if old is not None and new is not None and self.counts_alike(group, plural, old, new):
+            return {}
         if new is not None:
             if old is None:
                 usage.demand(self._quota, group, plural, new, now=now)

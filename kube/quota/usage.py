@@ -34,6 +34,9 @@ _REQUESTS: Final = "requests."
 _PLAIN_COUNTS: Final = frozenset({"configmaps", "replicationcontrollers", "resourcequotas", "secrets"})
 """Kinds of the core group whose number is limited by their bare name as well as by ``count/…``."""
 
+COUNTED_METADATA: Final = ("annotations", "deletionTimestamp", "deletionGracePeriodSeconds")
+"""What of an object's metadata says how much it takes, or whether it is within a scope."""
+
 _MUST_SPECIFY: Final = (
     "cpu",
     "limits.cpu",

@@ -129,6 +129,59 @@ def test_what_was_said_before_anybody_counted_it_may_stay_and_go() -> None:
             QUOTA.change("", "pods", of("3"), of(wrong), now=NOW)
 
 
+_STATES = st.fixed_dictionaries(
+    {
+        "metadata": st.fixed_dictionaries(
+            {},
+            optional={
+                "labels": st.sampled_from([{"size": "1"}, {"size": "2"}]),
+                "resourceVersion": st.sampled_from(["1", "2"]),
+                "annotations": st.sampled_from([{}, {"volume.beta.kubernetes.io/storage-class": "fast"}]),
+                "deletionTimestamp": st.sampled_from(["2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z"]),
+                "deletionGracePeriodSeconds": st.sampled_from([0, 30]),
+            },
+        ),
+        "spec": st.sampled_from(
+            [
+                {},
+                {"type": "LoadBalancer", "ports": [{}]},
+                {"containers": [{"resources": {"requests": {"cpu": "1"}}}]},
+                {"resources": {"requests": {"storage": "1Gi"}}},
+                {"priorityClassName": "high", "containers": [{"resources": {"requests": {"cpu": "2"}}}]},
+            ]
+        ),
+        "status": st.sampled_from([{}, {"phase": "Failed"}]),
+    }
+)
+
+
+@given(
+    old=_STATES,
+    new=_STATES,
+    plural=st.sampled_from(["pods", "services", "persistentvolumeclaims"]),
+    scopes=st.sampled_from([[], ["BestEffort"], ["NotTerminating"]]),
+    ruled=st.booleans(),
+)
+def test_what_is_said_to_count_alike_does(
+    old: dict[str, Any], new: dict[str, Any], plural: str, scopes: list[str], ruled: bool
+) -> None:
+    """AD3: whatever Kubernetes' quota or a rule looks at, in whichever field."""
+    names = (
+        "pods",
+        "requests.cpu",
+        "services.loadbalancers",
+        "requests.storage",
+        "fast.storageclass.storage.k8s.io/requests.storage",
+    )
+    rule = UsageRule(name="size", group="", plural=plural, path=("metadata", "labels", "size"))
+    body = {"spec": {"hard": dict.fromkeys([*names, "size"], "9"), "scopes": scopes}}
+    quota = read_tenant_quota("acme", body, (rule,) if ruled else ())
+    before, after = (quota.counted("", plural, state, now=NOW) for state in (old, new))
+    assert before == after or not quota.counts_alike("", plural, old, new)
+    plain = {**old, "metadata": {**old["metadata"], "labels": {"a": "b"}}}
+    assert quota.counts_alike("", plural, old, plain) is not ruled
+
+
 def test_it_names_what_it_counts_by_itself_and_by_rules_that_bound_something() -> None:
     """Of any kind: whoever looks at what is there has to ask for it."""
     hard = amounts({"pods": "1", "count/maps": "1", "count/jobs.batch": "1", "count/m.a.b": "1", VM.name: "1"})
