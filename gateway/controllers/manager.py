@@ -123,8 +123,11 @@ class QuotaController:
         try:
             if key.namespace:
                 await self._recount(key.space, key.namespace)
-            elif key[1:3] == TENANT_QUOTAS or await self._tenants.concerns(key):
-                await self._tenants.recount(tenant_of(key.space), time.time())
+            elif (key[1:3] == TENANT_QUOTAS or await self._tenants.concerns(key)) and await self._tenants.recount(
+                tenant_of(key.space), time.time()
+            ):
+                # To whoever reads the log, this settles what went meanwhile.
+                self._enqueue(key)
         except StoreError as error:
             if not isinstance(error, PreconditionFailed):
                 logger.warning("quotas of %s %s were not recounted: %s", key.space, key.namespace, error)

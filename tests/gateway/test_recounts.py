@@ -16,9 +16,10 @@ from gateway.controllers.manager import QuotaController
 from gateway.http.certificates import prepare
 from gateway.options import Options
 from gateway.server.assembly import build_runtime
-from kube.quota.tenantquotas import NAME, TENANT_QUOTAS
+from kube.quota.quantities import Quantity
+from kube.quota.tenantquotas import NAME, TENANT_QUOTAS, TenantQuota
 from store.supervision import Supervised
-from store.types import Create, Event, EventType, Key
+from store.types import Create, Delete, Event, EventType, Key
 from tests.databases import migrated
 
 WAIT_SECONDS = 30.0
@@ -65,6 +66,46 @@ async def test_a_neighbours_quota_settles_nothing_of_ones_own(
                         stored = await made.store.get(own.key)
                         if stored is not None and orjson.loads(stored.data)["status"]["used"] == {"pods": "0"}:
                             break
+                        await asyncio.sleep(0.05)
+            finally:
+                await task.stop()
+
+
+async def test_what_goes_while_somebody_counts_is_counted_again(tmp_path: Path) -> None:
+    """The log has its end right before the quota that was counted with it."""
+    with migrated("recounts") as database:
+        options = Options(database_url=database, data_folder=tmp_path)
+        async with build_runtime(options, prepare(options), background=False) as made:
+            store, own, events = made.store, _quota("own"), list[Event]()
+            pod = Create(Key("root:own", "", "pods", "default", "p"), {"metadata": {"name": "p"}})
+            body = {**own.body, "status": {"used": {"pods": "5"}}}
+            kept = (await store.commit(pod, Create(own.key, body)))[0]
+            store.subscribe(events.extend)
+            going = [Delete(kept.key, kept.revision, pod.body)]
+
+            async def served(_cluster: str) -> Sequence[tuple[str, str, str]]:
+                return [("", "pods", "pods"), ("", "services", "services")]
+
+            class Between(TenantQuotaAdmission):
+                """Somebody collects what was listed before the count is kept."""
+
+                async def count(self, space: str, quota: TenantQuota, now: float) -> dict[str, Quantity]:
+                    counted = await super().count(space, quota, now)
+                    while going:
+                        await store.commit(going.pop())
+                    return counted
+
+            of_namespaces = ResourceQuota(store, lambda _: (), lambda *_: None)
+            recounts = QuotaController(store, of_namespaces, Between(store, served, (), lambda *_: None), made.custom)
+            task = Supervised("quotas", recounts.run)
+            task.start()
+            try:
+                recounts.on_events([_event(EventType.DELETED, pod.key._replace(name="older"), {"metadata": {}})])
+                async with asyncio.timeout(WAIT_SECONDS):
+                    while sum(event.key[1:3] == TENANT_QUOTAS for event in events) < 1:
+                        await asyncio.sleep(0.05)
+                    recounts.on_events(events[:2])
+                    while orjson.loads((await store.get(own.key)).data)["status"]["used"] != {"pods": "0"}:  # type: ignore[union-attr]
                         await asyncio.sleep(0.05)
             finally:
                 await task.stop()

@@ -167,19 +167,24 @@ class TenantQuotaAdmission(NoopPlugin):
             async for below in self._clusters(f"{space}:{item.key.name}"):
                 yield below
 
-    async def recount(self, tenant: str, now: float) -> None:
-        """Count a tenant's use afresh: what controllers make and remove is not settled on its way."""
+    async def recount(self, tenant: str, now: float) -> bool:
+        """Count a tenant's use afresh: what controllers make and remove is not settled on its way.
+
+        Whether another amount is written now: what went while it was counted may be in it.
+        """
         stored = await self._store.get(tenant_quota_key(tenant))
         if stored is None:
-            return
+            return False
         body = orjson.loads(stored.data)
         try:
             quota = self._read(stored.key.space, body)
             counted = tenantquotas.with_used(body, await self.count(stored.key.space, quota, now))
         except InvalidQuantity:
-            return
-        if counted != body:
-            await self._store.commit(Update(stored.key, stored.revision, counted))
+            return False
+        if counted == body:
+            return False
+        await self._store.commit(Update(stored.key, stored.revision, counted))
+        return True
 
     async def concerns(self, key: Key) -> bool:
         """Whether a tenant's quota bounds anything of what a key is of."""
