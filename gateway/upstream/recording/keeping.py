@@ -69,6 +69,8 @@ class Keeping:
         self._number = 0
         self._hash = hashlib.sha256()
         self._piece = ""
+        self._terminal: tuple[int, int] | None = None
+        """The size in which nothing has been shown yet."""
         self._some = asyncio.Event()
         self._due = asyncio.Event()
         self._room = asyncio.Event()
@@ -87,15 +89,14 @@ class Keeping:
         self.shown += size
         if self._cast is not None:
             for some in _sliced(pieces):
-                self._add(self._cast.output(some, self._now()))
+                self._add(self._resized(self._cast) + self._cast.output(some, self._now()))
                 await self._room.wait()
                 self._require()
         self._require()
 
     def resize(self, columns: int, rows: int) -> None:
-        """Keep a terminal's new size."""
-        if self._cast is not None and self._failure is None:
-            self._add(self._cast.resize(columns, rows, self._now()))
+        """Keep a terminal's new size, before what is shown in it: a client may send as many as it likes."""
+        self._terminal = columns, rows
 
     def fail(self, error: StatusError) -> None:
         """Nothing more can be kept: the session ends."""
@@ -114,7 +115,8 @@ class Keeping:
                 await self._writer
             if self._cast is not None:
                 code = "" if self.exit_code is None else f" with {self.exit_code}"
-                last = self._cast.end(f"ended: {why}" if why else f"ended{code}", self._now())
+                said = f"ended: {why}" if why else f"ended{code}"
+                last = self._resized(self._cast) + self._cast.end(said, self._now())
                 # What may have been kept unheard comes first, as it was.
                 await self._flush()
                 self._text.append(last)
@@ -140,6 +142,10 @@ class Keeping:
     def _require(self) -> None:
         if self._failure is not None:
             raise self._failure
+
+    def _resized(self, cast: Asciicast) -> str:
+        size, self._terminal = self._terminal, None
+        return cast.resize(*size, self._now()) if size is not None else ""
 
     def _add(self, line: str) -> None:
         if self._total + self._size + len(line) > self._limit:

@@ -330,6 +330,27 @@ async def test_a_database_that_does_not_keep_up_makes_the_cluster_wait(monkeypat
         reading.cancel()
 
 
+async def test_sizes_that_nothing_is_shown_in_take_no_room() -> None:
+    """What a client says of its terminal counts for nothing in the room of a tenant: it may say it for ever."""
+    sizes = b"".join(frame(4, b'{"Width":%d,"Height":1}' % (number % 9 + 1), mask=MASK) for number in range(5000))
+
+    async def behave(visit: Visit) -> None:
+        await visit.request()
+        await visit.say(V5 + frame(1, b"$ "))
+        await visit.reader.readexactly(len(sizes))
+        await visit.say(frame(1, b"x") + frame(3, json.dumps(FAILED).encode()))
+
+    async with recorded(behave) as (_, client):
+        client.ask(EXEC, *WEBSOCKET)
+        await client.head()
+        await client.reader.readuntil(b"$ ")
+        client.writer.write(sizes)
+        await client.reader.read()
+        found = await ended()
+    _, events = await sync_to_async(events_of)(found)
+    assert [event[1:] for event in events[:-1]] == [["o", "$ "], ["r", "5x1"], ["o", "x"]]
+
+
 async def silent_shell(visit: Visit) -> None:
     """Shows a prompt, and then nothing."""
     await visit.request()
