@@ -129,7 +129,7 @@ async def _answer(runtime: Runtime, request: Request, recheck: Recheck) -> Respo
             placements, since = await runtime.placements.in_space(info.cluster)
             if placements or is_merged(request.query.get("resourceVersion", "")):
                 if info.verb == "list":
-                    return await acrossnamespaces.list_(runtime, request, kind, placements)
+                    return await acrossnamespaces.list_(runtime, request, kind, recheck, placements)
                 return await acrossnamespaces.watch(runtime, request, kind, recheck, placements, since)
     return await verbs.perform(runtime, request, kind, recheck)
 

@@ -7,6 +7,7 @@ of every part, and its token says where each goes on. A part that cannot be read
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import zlib
@@ -21,6 +22,7 @@ from gateway.handlers.reading import binding_of, check_options, limit_of, revisi
 from gateway.http.messages import Request, Response
 from gateway.http.negotiation import Accept, negotiate, respond
 from gateway.process.runtime import Runtime
+from gateway.process.streams import PROMPT_SECONDS, Recheck
 from gateway.resources.kinds import Kind
 from gateway.resources.selection import selection
 from gateway.upstream.placements import Placement
@@ -38,8 +40,11 @@ def scope_of(request: Request, kind: Kind) -> Scope:
     return request.info.cluster, group, kept
 
 
-async def list_(runtime: Runtime, request: Request, kind: Kind, placements: Sequence[Placement]) -> Response:
-    """The list, or a chunk of it. Raises ``StatusError``."""
+async def list_(
+    runtime: Runtime, request: Request, kind: Kind, recheck: Recheck, placements: Sequence[Placement]
+) -> Response:
+    """The list, or a chunk of it; nothing of it is shown on a decision older than a moment. Raises ``StatusError``."""
+    since = asyncio.get_running_loop().time()
     accept, query = negotiate(request), request.query
     selection(request, kind)
     check_options(query)
@@ -57,6 +62,8 @@ async def list_(runtime: Runtime, request: Request, kind: Kind, placements: Sequ
     share = {"limit": str(max(1, limit // max(1, len(queries))))} if limit else {}
     queries = {name: {**asked, **share} for name, asked in queries.items()}
     parts = await read_all(runtime, request, kind, accept, places, queries)
+    if asyncio.get_running_loop().time() - since > PROMPT_SECONDS:
+        await recheck()
     found = {name: part for name, part in parts.items() if isinstance(part, Part)}
     failures = {name: part for name, part in parts.items() if isinstance(part, StatusError)}
     if failures:

@@ -90,10 +90,12 @@ def robot(door: Door) -> Robot:
     return made
 
 
-def held(robot: Robot, method: str, ask: Callable[[], Answer], end: Callable[[Robot], int]) -> tuple[Answer, int]:
+def held(
+    robot: Robot, method: str, ask: Callable[[], Answer], end: Callable[[Robot], int], called: str = "/web$"
+) -> tuple[Answer, int]:
     """What is answered to a request whose first call to the cluster is held until the right to it has ended."""
     proxy = robot.door.cluster.proxy
-    fault = Fault("hold", method=method, path=f"{DEPLOYMENTS.format(robot.namespace)}/web$")
+    fault = Fault("hold", method=method, path=f"{DEPLOYMENTS.format(robot.namespace)}{called}")
     proxy.faults.append(fault)
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(ask)
@@ -125,9 +127,18 @@ def test_a_write_whose_right_has_ended_meanwhile_never_reaches_the_cluster(
 
 
 @ENDS
+@pytest.mark.parametrize(
+    ("path", "called"),
+    [
+        (f"{DEPLOYMENTS}/web", "/web$"),
+        (DEPLOYMENTS, "$"),
+        ("/apis/apps/v1/deployments", "$"),
+        ("/apis/apps/v1/deployments?limit=5", "$"),
+    ],
+    ids=["one", "those of a namespace", "all", "some of all"],
+)
 def test_an_answer_that_took_long_is_shown_to_nobody_who_may_not_read_it_any_more(
-    robot: Robot, end: Callable[[Robot], int]
+    robot: Robot, end: Callable[[Robot], int], path: str, called: str
 ) -> None:
-    path = f"{DEPLOYMENTS.format(robot.namespace)}/web"
-    answer, status = held(robot, "GET", lambda: robot.caller.get(path), end)
+    answer, status = held(robot, "GET", lambda: robot.caller.get(path.format(robot.namespace)), end, called)
     assert (answer.status, "nginx" in str(answer.body)) == (status, False)
