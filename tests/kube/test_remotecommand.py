@@ -160,7 +160,9 @@ def test_no_frame_hides_another_from_one_reader_alone(kind: int) -> None:
         assert not hidden_output(control(kind, lying[:8] + body, size=0) + lying[8:] + here)
 
 
-HEADERS = st.dictionaries(st.sampled_from(["streamtype", "a", "b"]), st.sampled_from(["stdout", "error", "error\0", "x" * 9]))
+HEADERS = st.dictionaries(
+    st.sampled_from(["streamtype", "a", "b"]), st.sampled_from(["stdout", "error", "error\0", "x" * 9])
+)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["open", "reply", "headers"]), st.integers(1, 9), HEADERS), max_size=8))
