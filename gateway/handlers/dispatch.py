@@ -131,6 +131,7 @@ async def _answer(runtime: Runtime, request: Request, recheck: Recheck) -> Respo
                 if info.verb == "list":
                     return await acrossnamespaces.list_(runtime, request, kind, recheck, placements)
                 return await acrossnamespaces.watch(runtime, request, kind, recheck, placements, since)
+        request.scope_filter = runtime.placements.shown((info.group, info.resource), request.scope_filter)
     return await verbs.perform(runtime, request, kind, recheck)
 
 

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import orjson
 
+from gateway.http.messages import ScopeFilter
+from kube.authorization.rbac import GROUP
 from kube.requests.logicalclusters import is_tenant_space
 from store.interface import Store
 from store.types import Key, Range, Stored
@@ -19,6 +21,9 @@ from tenants.clusters.objects import CLUSTER_LABEL, WORKSPACE_LABEL
 
 _MARK: Final = CLUSTER_LABEL.encode()
 _REMEMBERED: Final = 16_384
+
+_KEPT: Final = frozenset({(GROUP, "roles"), (GROUP, "rolebindings")})
+"""What the store keeps of placed namespaces for deciding by (``placedrights``): the objects themselves are on the cluster."""
 
 ACTIVE: Final = "Active"
 SUSPENDED: Final = "Suspended"
@@ -81,6 +86,15 @@ class Placements:
         self._known[place] = (stored, placement)
         return placement
 
+    def shown(self, kind: tuple[str, str], among: ScopeFilter | None) -> ScopeFilter | None:
+        """What of a group and plural the store's own lists and watches show, of what they may show anyway."""
+        return _OutsidePlaced(self, among) if kind in _KEPT else among
+
+    def is_placed(self, space: str, namespace: str) -> bool:
+        """Whether a namespace is placed, as far as this process knows without asking."""
+        stored = self._store.peek(Key(space, "", "namespaces", "", namespace))
+        return stored is not None and self._remembered(stored) is not None
+
     async def all_in_space(self, space: str) -> Sequence[Placement]:
         """The placements of a space, those that are closed or on their way too."""
         listing = await self._store.list(Range(space, "", "namespaces"))
@@ -94,6 +108,28 @@ class Placements:
         listing = await self._store.list(Range(space, "", "namespaces"))
         found = (self._remembered(stored) for stored in listing.items if _MARK in stored.data)
         return [placement for placement in found if placement is not None and placement.is_active], listing.revision
+
+
+@dataclass(frozen=True, slots=True)
+class _OutsidePlaced:
+    """Every object but those in placed namespaces: a ``ScopeFilter``."""
+
+    placements: Placements
+    among: ScopeFilter | None
+
+    def places(self, key: Key) -> bool:
+        """Whether the object can be one of them, by its key alone."""
+        placed = self.placements.is_placed(key.space, key.namespace)
+        return not placed and (self.among is None or self.among.places(key))
+
+    def includes(self, key: Key, labels: Mapping[str, str]) -> bool:
+        """Whether it is one of them."""
+        return self.places(key) and (self.among is None or self.among.includes(key, labels))
+
+    @property
+    def by_key(self) -> bool:
+        """Whether the key alone decides."""
+        return self.among is None or self.among.by_key
 
 
 def placement_in(data: bytes, key: Key) -> Placement | None:

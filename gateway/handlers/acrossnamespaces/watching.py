@@ -257,7 +257,7 @@ async def watch(
     asked = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": parts[STORED]}
     if "timeoutSeconds" in query:
         asked["timeoutSeconds"] = query["timeoutSeconds"]
-    stored = await watching.watch(runtime, stored_request(request, accept, asked), kind, recheck)
+    stored = await watching.watch(runtime, stored_request(runtime, request, accept, asked), kind, recheck)
     merger = _Merger(runtime, request, kind, accept)
     # What was not there for tenants when the list was read is not looked for.
     read_on = [placement for placement in placements if known is not None or placement.workspace in parts]

@@ -153,3 +153,23 @@ def test_bindings_of_strangers_give_nothing(door: Door) -> None:
         body = {**binding("odd", "x", "ClusterRole", "tenantry-tenant-view"), "subjects": [subject]}
         answer = owner.post(path, body)
         assert answer.status == 422, answer.body
+
+
+def test_what_is_kept_of_the_clusters_rbac_is_nobodys_object(door: Door) -> None:
+    """Across namespaces each Role and RoleBinding of the cluster is there once, and nothing that the product keeps of them."""
+    owner, viewer = door.person("olga", Role.OWNER), door.person("vera", Role.VIEWER)
+    name = door.place(owner)
+    here = f"/apis/{RBAC}/v1/namespaces/{name}"
+    rule = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}
+    role = {"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": {"name": "reads"}, "rules": [rule]}
+    assert owner.post(f"{here}/roles", role).status == 201
+    assert owner.post(f"{here}/rolebindings", binding("reads", f"vera@{door.name}.test", "Role", "reads")).status == 201
+    door.until(lambda: may(viewer, name, "get", "secrets"))
+
+    def names(path: str) -> list[tuple[str, str]]:
+        items = owner.get(path).body["items"]
+        return sorted((each["metadata"]["namespace"], each["metadata"]["name"]) for each in items)
+
+    for plural in ("roles", "rolebindings"):
+        everywhere = names(f"/apis/{RBAC}/v1/{plural}")
+        assert [place for place in everywhere if place[0] == name] == names(f"{here}/{plural}")
