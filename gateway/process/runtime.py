@@ -32,6 +32,7 @@ from gateway.process.watchdog import Watchdog
 from gateway.resources.customresources import CustomResources
 from gateway.resources.kinds import Catalogs
 from gateway.upstream.admission import PlacedAdmission
+from gateway.upstream.answers import HeldAnswers
 from gateway.upstream.clusternamespaces import ClusterNamespaces
 from gateway.upstream.clusters import Clusters
 from gateway.upstream.placements import Placements
@@ -82,6 +83,7 @@ class Runtime:
     heavy: HeavyRequests | None = None
     compression: FairExecutor = field(default_factory=FairExecutor)
     watchdog: Watchdog = field(default_factory=Watchdog)
+    held_answers: HeldAnswers = field(default_factory=HeldAnswers)
     open_streams: OpenStreams = field(default_factory=OpenStreams)
     merged_versions: MergedVersions = field(default_factory=MergedVersions)
     write_locks: KeyedLocks = field(default_factory=KeyedLocks)

@@ -7,13 +7,16 @@ for all that one request reads.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 
 import orjson
 
 from gateway.upstream.client import Answer, BadGateway
 from kube.requests.decoding import count_values
+from kube.requests.status import TooManyRequests
 
 MESSAGE_VALUES_MAX: Final = 400_000
 """What one page or event may hold: twice what 500 ordinary pods do."""
@@ -22,8 +25,11 @@ BYTES_MAX: Final = 128 * 1024 * 1024
 VALUES_MAX: Final = 4_000_000
 """What clusters may answer to one request, all messages together."""
 
+HELD_MAX: Final = 2 * BYTES_MAX
+"""Bytes of such answers that a process holds at once, all requests together; decoded they take several times as much."""
+
 LINE_MAX: Final = 16 * 1024 * 1024
-"""Bytes of an event that has not come to its end."""
+"""Bytes of one object, or of an event that has not come to its end: API servers keep none of a tenth of it."""
 
 PAGE: Final = 500
 """Objects that are asked for at once."""
@@ -34,19 +40,65 @@ _TOKEN_MAX: Final = 4096
 EVENTS: Final = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"})
 
 
-class Room:
-    """What is left of the bytes and values for one request's answers."""
+class HeldAnswers:
+    """How many bytes of clusters' answers this process holds, by the tenant that has asked."""
 
     def __init__(self) -> None:
-        self._bytes, self._values = BYTES_MAX, VALUES_MAX
+        self._held: Counter[str] = Counter()
+
+    @property
+    def total(self) -> int:
+        """All tenants' together."""
+        return self._held.total()
+
+    def take(self, tenant: str, size: int) -> None:
+        """Raise ``TooManyRequests`` for a tenant that holds as much as is left for the others."""
+        # A dynamic threshold (Choudhury, Hahne 1998): alone a tenant gets half, and whoever comes next finds something left.
+        if self._held[tenant] + size > HELD_MAX - self.total:
+            text = (
+                "the tenant reads too much of its clusters at once, please ask for less (limit) or one after the other"
+            )
+            raise TooManyRequests(text, retry_after=1)
+        self._held[tenant] += size
+
+    def give(self, tenant: str, size: int) -> None:
+        """So much is held no longer."""
+        self._held[tenant] -= size
+        if not self._held[tenant]:
+            del self._held[tenant]
+
+
+class Room:
+    """What is left of the bytes and values for one request's answers.
+
+    Where a tenant asks, what it takes is ``held`` until the end of the context.
+    """
+
+    def __init__(self, held: HeldAnswers | None = None, tenant: str = "", *, size: int = BYTES_MAX) -> None:
+        self._size = self._bytes = size
+        self._values = VALUES_MAX
+        self._held, self._tenant, self._taken = held, tenant, 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._held is not None:
+            self._held.give(self._tenant, self._taken)
+            self._taken = 0
 
     def take(self, size: int, cluster: str) -> None:
-        """Count bytes as they come. Raises ``BadGateway``."""
+        """Count bytes as they come. Raises ``BadGateway``, and ``TooManyRequests`` for the tenant's."""
         self._bytes -= size
         if self._bytes < 0:
             raise BadGateway(
-                f'the cluster "{cluster}" answers with more than {BYTES_MAX >> 20} MiB: ask for less at once (limit)'
+                f'the cluster "{cluster}" answers with more than {self._size >> 20} MiB: ask for less at once (limit)'
             )
+        if self._held is not None:
+            self._held.take(self._tenant, size)
+            self._taken += size
 
     def decode(self, data: bytes, cluster: str) -> dict[str, Any]:
         """As ``decode``, and counted."""

@@ -18,6 +18,7 @@ from typing import Any, Final
 import orjson
 
 from gateway.handlers.acrossnamespaces.parts import STORED, Part, Query, is_open, read_all
+from gateway.handlers.placednamespaces import forwarding
 from gateway.handlers.reading import binding_of, check_options, limit_of, revision_of
 from gateway.http.messages import Request, Response
 from gateway.http.negotiation import Accept, negotiate, respond
@@ -61,17 +62,19 @@ async def list_(
         number, queries = "", _queries(runtime, request, kind, places, exact=bool(limit))
     share = {"limit": str(max(1, limit // max(1, len(queries))))} if limit else {}
     queries = {name: {**asked, **share} for name, asked in queries.items()}
-    parts = await read_all(runtime, request, kind, accept, places, queries)
-    if asyncio.get_running_loop().time() - since > PROMPT_SECONDS:
-        await recheck()
-    found = {name: part for name, part in parts.items() if isinstance(part, Part)}
-    failures = {name: part for name, part in parts.items() if isinstance(part, StatusError)}
-    if failures:
-        _excuse(request, accept, places, failures, something=not token and any(part.objects for part in found.values()))
-    if not token:
-        versions = {name: part.version for name, part in found.items()}
-        number = runtime.merged_versions.number(scope_of(request, kind), versions)
-    return await _shown(request, kind, accept, found, number, limit, binding)
+    with forwarding.room_for(runtime, request) as room:
+        parts = await read_all(runtime, request, kind, accept, places, queries, room)
+        if asyncio.get_running_loop().time() - since > PROMPT_SECONDS:
+            await recheck()
+        found = {name: part for name, part in parts.items() if isinstance(part, Part)}
+        failures = {name: part for name, part in parts.items() if isinstance(part, StatusError)}
+        if failures:
+            something = not token and any(part.objects for part in found.values())
+            _excuse(request, accept, places, failures, something=something)
+        if not token:
+            versions = {name: part.version for name, part in found.items()}
+            number = runtime.merged_versions.number(scope_of(request, kind), versions)
+        return await _shown(request, kind, accept, found, number, limit, binding)
 
 
 def _queries(

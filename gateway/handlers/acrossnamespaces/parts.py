@@ -194,6 +194,7 @@ async def read_all(
     accept: Accept,
     placements: Mapping[str, Placement],
     queries: Mapping[str, Query],
+    room: Room,
 ) -> dict[str, Part | StatusError | None]:
     """Every part that is asked for by name, those of clusters at the same time, their failures among them.
 
@@ -202,7 +203,6 @@ async def read_all(
     found: dict[str, Part | StatusError | None] = {}
     if STORED in queries:
         found[STORED] = await read_stored(runtime, request, kind, accept, queries[STORED])
-    room = Room()
 
     async def read(name: str) -> Part | StatusError | None:
         try:

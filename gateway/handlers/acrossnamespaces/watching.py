@@ -101,11 +101,12 @@ class _Merger:
         while True:
             try:
                 if not version:
-                    part = await read_placed(self.runtime, self.request, placement, self.accept, {}, Room())
-                    if part is None:
-                        return
-                    version = part.version
-                    await self.queue.put(_Turn(placement.workspace, version, added(part, self.kind, self.accept)))
+                    with forwarding.room_for(self.runtime, self.request) as room:
+                        part = await read_placed(self.runtime, self.request, placement, self.accept, {}, room)
+                        if part is None:
+                            return
+                        version = part.version
+                        await self.queue.put(_Turn(placement.workspace, version, added(part, self.kind, self.accept)))
                 async for turn in self._events(placement, version):
                     version, failures = turn.version, 0
                     await self.queue.put(turn)
@@ -251,9 +252,10 @@ async def watch(
         parts = dict(known)
     else:
         shown = initial_events is not False
-        read = await _read(runtime, request, kind, accept, placements, {} if shown else {"limit": "1"})
-        parts = {name: part.version for name, part in read.items()}
-        initial = [added(part, kind, accept) for part in read.values()] if shown else []
+        with forwarding.room_for(runtime, request) as room:
+            read = await _read(runtime, request, kind, accept, placements, {} if shown else {"limit": "1"}, room)
+            parts = {name: part.version for name, part in read.items()}
+            initial = [added(part, kind, accept) for part in read.values()] if shown else []
     asked = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": parts[STORED]}
     if "timeoutSeconds" in query:
         asked["timeoutSeconds"] = query["timeoutSeconds"]
@@ -277,11 +279,17 @@ async def watch(
 
 
 async def _read(
-    runtime: Runtime, request: Request, kind: Kind, accept: Accept, placements: Sequence[Placement], query: Query
+    runtime: Runtime,
+    request: Request,
+    kind: Kind,
+    accept: Accept,
+    placements: Sequence[Placement],
+    query: Query,
+    room: Room,
 ) -> dict[str, Part]:
     """Every part, whole. Raises the failure of any: a watch that begins with less would be taken for the whole."""
     places = {placement.workspace: placement for placement in placements}
-    read = await read_all(runtime, request, kind, accept, places, dict.fromkeys((STORED, *places), query))
+    read = await read_all(runtime, request, kind, accept, places, dict.fromkeys((STORED, *places), query), room)
     for part in read.values():
         if isinstance(part, StatusError):
             raise part

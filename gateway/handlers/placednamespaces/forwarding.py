@@ -23,6 +23,7 @@ from gateway.http.negotiation import content_type
 from gateway.process.runtime import Runtime
 from gateway.process.streams import Recheck
 from gateway.upstream.admission import PlacedWrite, Settlement
+from gateway.upstream.answers import Room
 from gateway.upstream.client import Answer, BadGateway, Permit
 from gateway.upstream.placements import Placement
 from gateway.upstream.recording.tunnel import RecordedTunnel
@@ -273,8 +274,13 @@ async def _connect(
     return await _with_token(runtime, placement, role, attempt)
 
 
+def room_for(runtime: Runtime, request: Request) -> Room:
+    """For what clusters answer to a request that is read whole: as much as its tenant may hold of it."""
+    return Room(runtime.held_answers, _holder(request))
+
+
 def _holder(request: Request) -> str:
-    """The tenant that a connection counts against; none for operators."""
+    """The tenant that connections and answers count against; none for operators."""
     return "" if request.principal.is_system else request.principal.tenant or ""
 
 

@@ -15,7 +15,7 @@ import orjson
 
 from gateway.http.messages import JSON, Headers, Request
 from gateway.http.negotiation import APPLY_PATCH, JSON_PATCH, PATCHES, content_type, require_patch_type
-from gateway.upstream.answers import Room, decode, version_of, whole
+from gateway.upstream.answers import LINE_MAX, Room, decode, version_of, whole
 from gateway.upstream.client import Answer, BadGateway
 from kube.authorization.decisions import Decision, Verdict
 from kube.policies.clusterrefusals import refused_by
@@ -172,7 +172,7 @@ def _plain(headers: Headers) -> Headers:
 
 
 async def _object(answer: Answer, cluster: str) -> Mapping[str, Any]:
-    body = decode(await whole(answer, cluster, Room()), cluster)
+    body = decode(await whole(answer, cluster, Room(size=LINE_MAX)), cluster)
     if answer.status >= 300:
         raise _refusal(answer.status, body)
     if not isinstance(body.get("metadata"), dict):

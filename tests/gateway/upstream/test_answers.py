@@ -13,11 +13,22 @@ from hypothesis import strategies as st
 
 from gateway.handlers.acrossnamespaces import parts, watching
 from gateway.http.negotiation import Accept
-from gateway.upstream.answers import MESSAGE_VALUES_MAX, VALUES_MAX, Room, decode, token_of, version_of
+from gateway.upstream.answers import (
+    BYTES_MAX,
+    HELD_MAX,
+    MESSAGE_VALUES_MAX,
+    VALUES_MAX,
+    HeldAnswers,
+    Room,
+    decode,
+    token_of,
+    version_of,
+)
 from gateway.upstream.client import BadGateway
 from gateway.upstream.placements import Placement
 from kube.objects.tables import aligned_rows
 from kube.requests.decoding import count_values
+from kube.requests.status import StatusError, TooManyRequests
 
 PLACE = Placement("4f0e", "liar", "root:acme", "acme-web", "Active")
 OBJECTS, TABLE = Accept(b"application/json"), Accept(b"application/json", "Table", "meta.k8s.io", "v1")
@@ -170,3 +181,60 @@ def test_a_token_that_is_sent_back_is_short(lie: Any) -> None:
     with pytest.raises(BadGateway):
         token_of({"continue": lie}, "liar")
     assert token_of({}, "c") == ""
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.sampled_from(["acme", "globex", "initech"]), st.integers(1, BYTES_MAX // 3)),
+        max_size=60,
+    )
+)
+def test_all_requests_together_hold_no_more_than_a_process_may(steps: list[tuple[int, str, int]]) -> None:
+    """Four requests of three tenants at once, each of which may end and begin anew for another tenant."""
+    held, taken = HeldAnswers(), [0] * 4
+    requests: list[tuple[str, Room] | None] = [None] * 4
+    for slot, tenant, size in steps:
+        now = requests[slot]
+        if now is None or now[0] != tenant:
+            if now is not None:
+                now[1].__exit__(None, None, None)
+            requests[slot] = now = (tenant, Room(held, tenant))
+            taken[slot] = 0
+        others = sum(taken)
+        own = sum(
+            amount for amount, each in zip(taken, requests, strict=True) if each is not None and each[0] == tenant
+        )
+        try:
+            now[1].take(size, "liar")
+            taken[slot] += size
+        except StatusError as refused:
+            if isinstance(refused, TooManyRequests):
+                assert own + size > HELD_MAX - others, "there was room"
+                assert refused.retry_after == 1
+            else:
+                assert taken[slot] + size > BYTES_MAX
+            # So ends the request.
+            now[1].__exit__(None, None, None)
+            requests[slot], taken[slot] = None, 0
+        assert sum(taken) <= HELD_MAX
+    for now in requests:
+        if now is not None:
+            now[1].__exit__(None, None, None)
+    with Room(held, "acme") as room:
+        room.take(BYTES_MAX, "liar")
+    assert held.total == 0
+
+
+def test_a_tenant_that_holds_much_leaves_others_room() -> None:
+    """However many requests it makes at once, the next tenant's own one is answered."""
+    held = HeldAnswers()
+    rooms = [Room(held, "acme") for _ in range(40)]
+    refused = 0
+    for room in rooms:
+        try:
+            room.take(20 * 1024 * 1024, "liar")
+        except TooManyRequests:
+            refused += 1
+    assert refused > 30
+    with Room(held, "globex") as room:
+        room.take(60 * 1024 * 1024, "liar")
