@@ -168,6 +168,9 @@ async def _export_scope(
         consumer = await _read(runtime, logical_cluster_key(wanted.cluster))
         if ((consumer or {}).get("status") or {}).get("phase") == Phase.INACTIVE:
             raise Forbidden("the logical cluster is marked inactive")
+        if await runtime.placements.of(wanted.cluster, wanted.namespace) is not None:
+            # What it holds is on its cluster. What was kept of it here nobody would see, and roles would be believed.
+            raise Forbidden("the namespace is on a cluster, where providers reach nothing")
     for resource in await _resources(runtime, provider.cluster, export):
         version = resource.version(wanted.version)
         if (resource.group, resource.plural) == (wanted.group, wanted.resource) and version is not None:

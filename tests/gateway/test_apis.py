@@ -252,6 +252,32 @@ def test_provider_sees_the_objects_of_all_its_consumers(people: dict[str, Caller
     assert olga.delete(everywhere).status == 405
 
 
+def test_a_provider_reaches_nothing_of_a_namespace_that_is_on_a_cluster(
+    people: dict[str, Caller], server: Server
+) -> None:
+    """KC6, D1: what would be kept of it here nobody would see, and roles would be believed."""
+    olga, namespaces = people["olga"], f"{GLOBEX}/api/v1/namespaces"
+    made(server.admin.post(namespaces, {"metadata": {"name": "away"}}))
+    view = f"{VIEW}/widgets/clusters/root:globex/apis/example.org/v1/namespaces/away/widgets"
+    made(olga.post(view, widget("before")))
+    labels = {"tenantry.io/cluster": "far", "tenantry.io/workspace": "4f0e"}
+    assert server.admin.patch(f"{namespaces}/away", {"metadata": {"labels": labels}}).status == 200
+    for method, path, body in (
+        ("GET", view, None),
+        ("GET", f"{view}?watch=true", None),
+        ("GET", f"{view}/before", None),
+        ("POST", view, widget("after")),
+        ("PUT", f"{view}/before", widget("before")),
+        ("DELETE", f"{view}/before", None),
+        ("DELETE", view, None),
+    ):
+        answer = olga.call(method, path, body) if body else olga.call(method, path)
+        assert (answer.status, answer.body["reason"]) == (403, "Forbidden"), (method, path)
+        assert "on a cluster" in answer.body["message"]
+    assert server.admin.patch(f"{namespaces}/away", {"metadata": {"labels": dict.fromkeys(labels)}}).status == 200
+    assert [each["metadata"]["name"] for each in olga.get(view).body["items"]] == ["before"]
+
+
 def test_claimed_objects_are_seen_where_the_claim_is_accepted_and_within_their_own_policy(olga: Caller) -> None:
     """KC6."""
     widgets = {"group": "example.org", "resource": "widgets", "all": True, "verbs": ["list"]}
