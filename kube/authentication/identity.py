@@ -27,7 +27,8 @@ HOME_EXTRA: Final = "authentication.kcp.io/cluster-name"
 AUTHENTICATED: Final = "system:authenticated"
 UNAUTHENTICATED: Final = "system:unauthenticated"
 MEMBERS: Final = "tenantry:"
-"""Members of a tenant act in its space as the group ``tenantry:<role>``; no external authenticator may produce these groups."""
+"""Members of a tenant act in its space as the group ``tenantry:<role>``. Whoever is trusted to say who a tenant's users are
+is trusted with these groups as with its others: they count in that tenant alone."""
 
 ANONYMOUS: Final = "system:anonymous"
 MASTERS: Final = "system:masters"
