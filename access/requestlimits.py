@@ -207,9 +207,8 @@ class TenantThrottle:
             raise _too_many(kind, rate.tenant.wait(held), rate.person.wait(left))
         if len(levels) >= _BUCKETS_MAX and own not in levels:
             self._forget_full(now)
-        # As ``TokenBucket.take``: neither bound can be met.
-        levels[whole] = Level(held - 1, now)
-        levels[own] = Level(left - 1, now)
+        levels[whole] = rate.tenant.take(held, 1, now)
+        levels[own] = rate.person.take(left, 1, now)
         return None if tenant is None else _standing(rate, held - 1, left - 1)
 
     def _require_room(self, principal: Principal, bounds: _Bounds) -> None:

@@ -310,7 +310,7 @@ class RequestLog:
                 portion = batch[start : start + TOGETHER]
                 lines = [_line(row) for row in portion]
                 if self._shares is not None:
-                    sizes = dict.fromkeys([row.tenant for row in portion], 0)
+                    sizes = Counter[str]()
                     for row, line in zip(portion, lines, strict=True):
                         sizes[row.tenant] += len(line)
                     for tenant, size in sizes.items():

@@ -91,9 +91,10 @@ class PlacedQuotas:
     ) -> bool:
         """Take what a write needs, and note it with that; whether it needed anything, and has to be settled.
 
-        What a cluster asks about again is taken once, the most of it; so is what the door has taken already, where the write may come
-        ``from_door``. What is taken is kept ``together`` with other things, or not at all. Raises ``QuotaExceeded``,
-        ``InvalidQuantity``, ``PreconditionFailed`` for those, ``TooManyRequests`` and ``ServiceUnavailable``.
+        What a cluster asks about again is taken once, the most of it; so is what the door has taken already, where the
+        write may come ``from_door``. What is taken is kept ``together`` with other things, or not at all. Raises
+        ``QuotaExceeded``, ``InvalidQuantity``, ``PreconditionFailed`` for those, ``TooManyRequests`` and
+        ``ServiceUnavailable``.
         """
         known = await self.quota(place.space)
         try:
