@@ -12,7 +12,7 @@ from kube.kinds.resources import Resource
 from kube.kinds.schemas import Schema
 from kube.objects.patches import deep_copy, same
 from kube.requests.requestinfo import RequestInfo
-from kube.requests.status import Cause, Forbidden
+from kube.requests.status import Cause, Forbidden, forbidden_object
 from store.types import Operation, Room
 
 CREATE = "CREATE"
@@ -103,15 +103,7 @@ class Attributes:
 
     def forbidden(self, why: str, *, causes: Sequence[Cause] = (), rule: str = "") -> Forbidden:
         """The 403 of a plugin, as kubectl shows it; ``rule`` as in ``StatusError``."""
-        resource = self.resource
-        return Forbidden(
-            f'{resource.qualified_name} "{self.name}" is forbidden: {why}',
-            group=resource.group,
-            kind=resource.plural,
-            name=self.name,
-            causes=causes,
-            rule=rule,
-        )
+        return forbidden_object(self.resource.group, self.resource.plural, self.name, why, causes=causes, rule=rule)
 
 
 class Plugin(Protocol):

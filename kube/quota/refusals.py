@@ -10,7 +10,7 @@ from typing import Any, Final
 from kube.quota.podresources import Amounts, amounts
 from kube.quota.quantities import InvalidQuantity
 from kube.quota.usage import NONE, QuotaExceeded, counts, read_quota
-from kube.requests.status import Cause, Forbidden
+from kube.requests.status import Cause, Forbidden, forbidden_object
 
 REASON: Final = "QuotaExceeded"
 """Of the causes."""
@@ -62,18 +62,10 @@ def refusal(
     ``rule`` is the quota that refuses, ``bounds`` are all that count the object, in the order in which they are told.
     Where the tenant's quota says nothing of what was asked for, the words are Kubernetes' alone, who has no causes.
     """
-    qualified = f"{resource}.{group}" if group else resource
     tenants = any(bound.where == _TENANT and error.requested.keys() & bound.hard.keys() for bound in bounds)
     causes = _causes(error.requested, bounds) if tenants else []
     said = "".join(f"; {cause.field}: {cause.message}" for cause in causes)
-    return Forbidden(
-        f'{qualified} "{name}" is forbidden: {error}{said}',
-        group=group,
-        kind=resource,
-        name=name,
-        causes=causes,
-        rule=rule,
-    )
+    return forbidden_object(group, resource, name, f"{error}{said}", causes=causes, rule=rule)
 
 
 def read_exceeded(message: str) -> tuple[QuotaExceeded, Bound] | None:

@@ -125,6 +125,15 @@ class Forbidden(StatusError):
     reason = "Forbidden"
 
 
+def forbidden_object(
+    group: str, plural: str, name: str, why: str, *, causes: Sequence[Cause] = (), rule: str = ""
+) -> Forbidden:
+    """The 403 for one object, as kubectl shows it; ``rule`` as in ``StatusError``."""
+    qualified = f"{plural}.{group}" if group else plural
+    said = f'{qualified} "{name}" is forbidden: {why}'
+    return Forbidden(said, group=group, kind=plural, name=name, causes=causes, rule=rule)
+
+
 class NotFound(StatusError):
     """404: there is no such object, or the caller may not know of it."""
 

@@ -14,7 +14,7 @@ from kube.authentication.identity import is_masters
 from kube.authorization import abac, effectivepolicy, escalation
 from kube.authorization.rbac import GROUP, TENANTED, binding_from, role_from
 from kube.requests.logicalclusters import ROOT, tenant_of
-from kube.requests.status import Forbidden, NotFound
+from kube.requests.status import NotFound
 from store.types import Operation
 
 _UPKEEP: Final = frozenset({"finalizers", "generation", "managedFields", "ownerReferences", "resourceVersion"})
@@ -65,7 +65,7 @@ class EscalationPrevention(NoopPlugin):
             hides = old is None and kind == "clusterroles" and attributes.name in policies.bootstrap.cluster_roles
             # Bindings that mean the bootstrap role will mean this one: to hide it is to change it.
             if hides and not await self._may(attributes, "update", kind, attributes.name):
-                raise self._refused(attributes, "it would take the place of a bootstrap role, which needs update")
+                raise attributes.forbidden("it would take the place of a bootstrap role, which needs update")
             role = role_from(body, scoped=scoped)
             wanted = policies.local.with_role(role).rules_of(resource.kind, attributes.namespace, attributes.name) or ()
         else:
@@ -86,8 +86,8 @@ class EscalationPrevention(NoopPlugin):
         everything = gathers and escalation.covers(held, _ANYTHING if scoped else _ANYTHING_HERE)
         if (missing or everything) and not await self._may(attributes, verb, kind, name):
             if everything:
-                raise self._refused(attributes, "must have cluster-admin privileges to use the aggregationRule")
-            raise self._refused(attributes, escalation.refusal(principal.name, principal.groups, missing))
+                raise attributes.forbidden("must have cluster-admin privileges to use the aggregationRule")
+            raise attributes.forbidden(escalation.refusal(principal.name, principal.groups, missing))
         return ()
 
     async def _check_policy(self, attributes: Attributes, body: dict[str, Any]) -> None:
@@ -99,21 +99,11 @@ class EscalationPrevention(NoopPlugin):
         held = effectivepolicy.held_rules(principal, namespace, await self._policies.policies_for(attributes.cluster))
         missing = escalation.covers(held, policy.rules())
         if missing and not await self._may(attributes, "escalate", attributes.resource.plural, attributes.info.name):
-            raise self._refused(attributes, escalation.refusal(principal.name, principal.groups, missing))
+            raise attributes.forbidden(escalation.refusal(principal.name, principal.groups, missing))
 
     async def _may(self, attributes: Attributes, verb: str, resource: str, name: str) -> bool:
         info = replace(attributes.info, verb=verb, resource=resource, name=name, subresource="")
         return (await self._authorization.authorize(attributes.principal, info)).allowed
-
-    @staticmethod
-    def _refused(attributes: Attributes, why: str) -> Forbidden:
-        resource = attributes.resource
-        return Forbidden(
-            f'{resource.qualified_name} "{attributes.name}" is forbidden: {why}',
-            group=resource.group,
-            kind=resource.plural,
-            name=attributes.name,
-        )
 
 
 def _without_upkeep(body: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 from access.admission.base import CREATE, DELETE, Attributes, NoopPlugin
 from kube.authorization.nodegraph import MIRROR, NODE_PREFIX, node_of, reference_of
 from kube.requests.logicalclusters import ROOT
-from kube.requests.status import Forbidden, NotFound
+from kube.requests.status import NotFound
 from store.interface import Reader
 from store.types import Key, Operation
 
@@ -82,12 +82,7 @@ class NodeRestriction(NoopPlugin):
             case ("certificates.k8s.io", "certificatesigningrequests"):
                 why = _request(attributes, node)
         if why:
-            raise Forbidden(
-                f'{resource.qualified_name} "{attributes.name}" is forbidden: {why}',
-                group=resource.group,
-                kind=resource.plural,
-                name=attributes.name,
-            )
+            raise attributes.forbidden(why)
         return ()
 
     async def _pod(self, attributes: Attributes, node: str) -> str:

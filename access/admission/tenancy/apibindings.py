@@ -14,7 +14,7 @@ from kube.customresources.definitions import CRDS
 from kube.kinds.schemas import Definitions
 from kube.requests.fielderrors import forbidden, invalid, invalid_object
 from kube.requests.logicalclusters import is_tenant_space, is_valid, is_workspace
-from kube.requests.status import Cause, Forbidden
+from kube.requests.status import Cause
 from kube.workspaces.apiexports import (
     ANNOTATIONS,
     BINDING,
@@ -79,7 +79,7 @@ class ApiBindings(NoopPlugin):
             return ()
         elif key in (EXPORTS, BINDINGS) and attributes.subresource == "status":
             if not is_masters(attributes.principal):
-                raise _refused(attributes, "the status of exports and bindings is the server's")
+                raise attributes.forbidden("the status of exports and bindings is the server's")
         elif key == SCHEMAS:
             self._judge_schema(attributes, attributes.object)
         elif key == EXPORTS:
@@ -107,15 +107,14 @@ class ApiBindings(NoopPlugin):
                 raise _invalid(attributes, invalid("spec.reference", "", "field is immutable"))
             return
         if not is_tenant_space(cluster) and not is_workspace(cluster):
-            raise _refused(attributes, "the system space provides APIs and binds none")
+            raise attributes.forbidden("the system space provides APIs and binds none")
         try:
             path, name = reference(value)
         except ValueError:
             raise _invalid(attributes, invalid("spec.reference.export", value, "must name an export")) from None
         # One answer for exports that are not there and for those one may not bind: nobody finds out by asking.
         if not await self._may_bind(attributes, path, name):
-            raise _refused(
-                attributes,
+            raise attributes.forbidden(
                 f'there is no export "{path}:{name}", or the user "{principal.name}" may not "bind" it',
             )
 
@@ -155,7 +154,7 @@ def _judge_definition(attributes: Attributes) -> None:
     """Bound definitions are the server's; nobody makes one that looks like it."""
     old, body = attributes.old, attributes.object
     if old is not None and BINDING in (old["metadata"].get("annotations") or {}):
-        raise _refused(attributes, "it belongs to an APIBinding")
+        raise attributes.forbidden("it belongs to an APIBinding")
     annotations = ((body or {}).get("metadata", {}).get("annotations") or {}) if old is None else {}
     for name in ANNOTATIONS:
         if name in annotations:
@@ -164,16 +163,6 @@ def _judge_definition(attributes: Attributes) -> None:
         was, now = (state["metadata"].get("annotations") or {} for state in (old, body))
         if any(was.get(name) != now.get(name) for name in ANNOTATIONS):
             raise _invalid(attributes, forbidden("metadata.annotations", "bindings are the server's"))
-
-
-def _refused(attributes: Attributes, why: str) -> Forbidden:
-    resource = attributes.resource
-    return Forbidden(
-        f'{resource.qualified_name} "{attributes.name}" is forbidden: {why}',
-        group=resource.group,
-        kind=resource.plural,
-        name=attributes.name,
-    )
 
 
 def _invalid(attributes: Attributes, *causes: Cause) -> Exception:

@@ -13,7 +13,7 @@ from kube.policies.policy import Policy, Rules, policy_of
 from kube.policies.violations import Violation, judges, violations
 from kube.requests.logicalclusters import ROOT, tenant_of
 from kube.requests.names import SYSTEM_TENANT
-from kube.requests.status import Forbidden
+from kube.requests.status import Forbidden, forbidden_object
 from store.interface import Store
 from store.types import Check, Key, Operation, Stored
 from tenants.clusters.objects import tier_of_namespace
@@ -119,12 +119,11 @@ class TenantPolicyAdmission(NoopPlugin):
 def refusal(group: str, plural: str, name: str, found: Sequence[Violation]) -> Forbidden:
     """The 403 that names every field, what to change there, and the rule."""
     said = "; ".join(f"{each.field}: {each.message} (rule {each.rule})" for each in found[:10])
-    qualified = f"{plural}.{group}" if group else plural
-    return Forbidden(
-        f'{qualified} "{name}" is forbidden: by the policy of the tenant: {said}',
-        group=group,
-        kind=plural,
-        name=name,
+    return forbidden_object(
+        group,
+        plural,
+        name,
+        f"by the policy of the tenant: {said}",
         causes=[violation.cause for violation in found[:100]],
         rule=f"policy {', '.join(dict.fromkeys(violation.rule for violation in found))}",
     )

@@ -8,7 +8,7 @@ from typing import Any, Final
 from access.admission.base import CREATE, Attributes, NoopPlugin
 from kube.customresources.definitions import CRDS
 from kube.requests.logicalclusters import ROOT
-from kube.requests.status import Forbidden
+from kube.requests.status import Forbidden, forbidden_object
 from kube.workspaces.apiexports import SCHEMAS
 from store.types import Operation
 
@@ -41,13 +41,7 @@ class TenantScope(NoopPlugin):
 
 def refused_to_tenants(group: str, plural: str, name: str) -> Forbidden:
     """The 403 for an object that no tenant may create."""
-    qualified = f"{plural}.{group}" if group else plural
-    return Forbidden(
-        f'{qualified} "{name}" is forbidden: {plural} cannot be created in a tenant space',
-        group=group,
-        kind=plural,
-        name=name,
-    )
+    return forbidden_object(group, plural, name, f"{plural} cannot be created in a tenant space")
 
 
 def _is_own(definition: dict[str, Any] | None) -> bool:

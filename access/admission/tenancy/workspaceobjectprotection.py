@@ -48,12 +48,7 @@ class WorkspaceObjectProtection(NoopPlugin):
         else:
             refusal = _of_namespace(attributes) if kind == _NAMESPACES else self._of_content(attributes, kind)
         if refusal:
-            raise Forbidden(
-                f'{attributes.resource.qualified_name} "{attributes.name}" is forbidden: {refusal}',
-                group=attributes.resource.group,
-                kind=attributes.resource.plural,
-                name=attributes.name,
-            )
+            raise attributes.forbidden(refusal)
         return ()
 
     def _of_content(self, attributes: Attributes, kind: tuple[str, str]) -> str:

@@ -11,11 +11,10 @@ from access.admission.base import CREATE, DELETE, UPDATE, Attributes, NoopPlugin
 from access.admission.tenancy.apibindings import identity_at
 from access.authorization.workspaces.state import Workspaces
 from kube.authentication.identity import Principal, is_masters
-from kube.kinds.resources import Resource
 from kube.requests.fielderrors import forbidden, invalid, invalid_object
 from kube.requests.logicalclusters import is_tenant_space, is_valid, is_workspace, parent_of, tenant_of
 from kube.requests.names import SYSTEM_TENANT
-from kube.requests.status import Cause, Forbidden
+from kube.requests.status import Cause
 from kube.workspaces import defaultbindings
 from kube.workspaces.apiexports import may_bind
 from kube.workspaces.types import (
@@ -109,7 +108,7 @@ class WorkspaceTree(NoopPlugin):
     async def _judge_type(self, attributes: Attributes) -> None:
         if attributes.subresource == "status":
             if not is_masters(attributes.principal):
-                raise _refused(attributes, "the status of workspace types is the server's")
+                raise attributes.forbidden("the status of workspace types is the server's")
             return
         _judge_type(attributes)
         body, principal = attributes.object or {}, attributes.principal
@@ -123,15 +122,13 @@ class WorkspaceTree(NoopPlugin):
                 or (await self._workspaces.asked(principal, export.path, may_bind(export.name))).allowed
             )
             if not export.identity or not asked:
-                raise _refused(
-                    attributes,
-                    f'there is no export "{export.path}:{export.name}", or the user "{principal.name}" may not "bind" it',
-                )
+                why = f'there is no export "{export.path}:{export.name}", or the user "{principal.name}" may not "bind" it'
+                raise attributes.forbidden(why)
 
     async def _prepare(self, attributes: Attributes, body: Body) -> None:
         cluster, principal = attributes.cluster, attributes.principal
         if not is_tenant_space(cluster) and not is_workspace(cluster):
-            raise _refused(attributes, "workspaces live in tenants' spaces; the system space holds tenants")
+            raise attributes.forbidden("workspaces live in tenants' spaces; the system space holds tenants")
         spec = body.setdefault("spec", {})
         if not isinstance(spec, dict):
             return
@@ -181,23 +178,23 @@ class WorkspaceTree(NoopPlugin):
             return
         if old is not None:
             if attributes.subresource == "status" and not is_masters(attributes.principal):
-                raise _refused(attributes, "the status of workspaces is the server's")
+                raise attributes.forbidden("the status of workspaces is the server's")
             if body.get("spec") != old.get("spec"):
                 raise _invalid(attributes, invalid("spec", "", "field is immutable"))
             return
         child = f"{attributes.cluster}:{attributes.name}"
         if depth_of(child) > self._depth_max:
-            raise _refused(attributes, f"workspaces nest at most {self._depth_max} deep")
+            raise attributes.forbidden(f"workspaces nest at most {self._depth_max} deep")
         listing = await self._store.list(Range(attributes.cluster, *WORKSPACES), cached=True)
         if len(listing.items) >= WORKSPACES_MAX:
-            raise _refused(attributes, f"a logical cluster holds at most {WORKSPACES_MAX} workspaces")
+            raise attributes.forbidden(f"a logical cluster holds at most {WORKSPACES_MAX} workspaces")
         wanted = body["spec"]["type"]
         types = await self._usable(attributes, f"{wanted['path']}:{wanted['name']}")
         parent = await self._lineage(*await self._parent_type(attributes.cluster))
         if not _fits(types.values(), "limitAllowedParents", parent):
-            raise _refused(attributes, f'a workspace of type "{next(iter(types))}" cannot be here')
+            raise attributes.forbidden(f'a workspace of type "{next(iter(types))}" cannot be here')
         if not _fits(parent.values(), "limitAllowedChildren", types):
-            raise _refused(attributes, f'no workspace of type "{next(iter(types))}" can be below this one')
+            raise attributes.forbidden(f'no workspace of type "{next(iter(types))}" can be below this one')
 
     async def _usable(self, attributes: Attributes, wanted: str) -> dict[str, Body]:
         """The type and all it extends; each must be there and be free to use (KC10).
@@ -209,9 +206,9 @@ class WorkspaceTree(NoopPlugin):
             path, short = split_type(name)
             found = bool(types[name]) and len(types) <= BASES_MAX
             if not found or not await self._may_use(attributes.principal, path, short):
-                raise _refused(
-                    attributes,
-                    f'there is no workspace type "{name}", or the user "{attributes.principal.name}" may not "use" it',
+                user = attributes.principal.name
+                raise attributes.forbidden(
+                    f'there is no workspace type "{name}", or the user "{user}" may not "use" it'
                 )
         return types
 
@@ -258,12 +255,12 @@ class WorkspaceTree(NoopPlugin):
         """
         old, body, principal = attributes.old, attributes.object, attributes.principal
         if attributes.operation in (CREATE, DELETE):
-            raise _refused(attributes, "a logical cluster begins and ends with its Workspace or Tenant object")
+            raise attributes.forbidden("a logical cluster begins and ends with its Workspace or Tenant object")
         if body is None or old is None:
             return ()
         if attributes.subresource == "status":
             if not await self._workspaces.administers(principal, attributes.cluster):
-                raise _refused(attributes, f'the user "{principal.name}" is no administrator of the workspace above')
+                raise attributes.forbidden(f'the user "{principal.name}" is no administrator of the workspace above')
             _judge_status(attributes, body, old)
             return ()
         if body.get("spec") != old.get("spec"):
@@ -277,13 +274,13 @@ class WorkspaceTree(NoopPlugin):
             return
         below = is_workspace(attributes.cluster)
         if INACTIVE in changed and not below:
-            raise _refused(
-                attributes, "only workspaces are inactive; a tenant's space is closed by suspending the tenant"
+            raise attributes.forbidden(
+                "only workspaces are inactive; a tenant's space is closed by suspending the tenant"
             )
         # What a tenant's workspaces inherit is for those to say who may change the object in the tenant's own space.
         if below and not await self._workspaces.administers(attributes.principal, attributes.cluster):
             what = "required groups are" if REQUIRED_GROUPS in changed else "whether it is inactive is"
-            raise _refused(attributes, f'{what} changed by those with the verb "admin" on workspaces/content above')
+            raise attributes.forbidden(f'{what} changed by those with the verb "admin" on workspaces/content above')
         required = _annotation(body, REQUIRED_GROUPS)
         if REQUIRED_GROUPS in changed and required is not None:
             try:
@@ -358,7 +355,7 @@ def _judge_type(attributes: Attributes) -> None:
     spec = (attributes.object or {}).get("spec") or {}
     causes: list[Cause] = []
     if attributes.operation == CREATE and attributes.name in RESERVED_TYPES:
-        raise _refused(attributes, f'metadata.name: Invalid value: "{attributes.name}": name is reserved')
+        raise attributes.forbidden(f'metadata.name: Invalid value: "{attributes.name}": name is reserved')
     references = [("spec.extend.with", value) for value in (spec.get("extend") or {}).get("with") or ()]
     for field in ("limitAllowedChildren", "limitAllowedParents"):
         limit = spec.get(field) or {}
@@ -389,16 +386,6 @@ def _fits(types: Iterable[Body], field: str, others: Mapping[str, Body]) -> bool
         if limit.get("none") or (allowed and not allowed & others.keys()):
             return False
     return True
-
-
-def _refused(attributes: Attributes, why: str) -> Forbidden:
-    resource: Resource = attributes.resource
-    return Forbidden(
-        f'{resource.qualified_name} "{attributes.name}" is forbidden: {why}',
-        group=resource.group,
-        kind=resource.plural,
-        name=attributes.name,
-    )
 
 
 def _invalid(attributes: Attributes, *causes: Cause) -> Exception:
