@@ -36,7 +36,8 @@ def _patient_cleaning() -> Iterator[None]:
 
     Most are empty, and then to delete costs a hundredth of to truncate. Whoever still writes is waited for all the same,
     and what else happens when rows go (triggers, references) does not, as when they are truncated. The store's are, for
-    the counter stays (see ``_COUNTER_STAYS``); all are where the owner of the tables may not leave triggers out.
+    the counter stays (see ``_COUNTER_STAYS``), and requests, whose days are measured by their size; all are where the
+    owner of the tables may not leave triggers out.
     """
     from django.db import OperationalError
     from django.db.backends.postgresql.operations import DatabaseOperations
@@ -45,13 +46,13 @@ def _patient_cleaning() -> Iterator[None]:
 
     def patiently(self: DatabaseOperations, statements: Sequence[str]) -> None:
         tables = sorted(name for statement in statements for name in re.findall(r'"\w+"', statement))
-        store = [name for name in tables if name.startswith('"store_')]
+        truncated = [name for name in tables if name.startswith('"store_') or name == '"api_requests"']
         emptied = [
             f"LOCK TABLE {', '.join(tables)} IN ACCESS EXCLUSIVE MODE",
             "SET LOCAL session_replication_role = replica",
-            *(f"DELETE FROM {name}" for name in tables if name not in store),
+            *(f"DELETE FROM {name}" for name in tables if name not in truncated),
             "SET LOCAL session_replication_role = origin",
-            f"TRUNCATE {', '.join(store)}",
+            f"TRUNCATE {', '.join(truncated)}",
         ]
         with self.connection.cursor() as cursor:
             cursor.execute("SELECT current_setting('is_superuser') = 'on'")
