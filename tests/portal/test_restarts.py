@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import http.client
 import json
@@ -13,7 +12,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -27,79 +25,13 @@ from access.models import PersonalAccessToken
 from audit.recorder import Actor
 from tenants.models import Tier
 from tests import factories
+from tests.balancer import Balancer, status_of
 from tests.databases import ROOT, url_of
 from tests.ports import free_port
 from tests.story.product import eventually
 
 CALLERS = 4
 PATIENCE = 120.0
-LOOK_SECONDS = 0.2
-
-
-def status_of(port: int, path: str) -> int:
-    """What a portal answers; 0 while nobody does."""
-    line = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    try:
-        line.request("GET", path)
-        return line.getresponse().status
-    except (OSError, http.client.HTTPException):
-        return 0
-    finally:
-        line.close()
-
-
-class Balancer:
-    """An address that leads each new connection to a portal that says that it is ready, in turn."""
-
-    def __init__(self) -> None:
-        self.ports: list[int] = []
-        self.ready: list[int] = []
-        self.port = 0
-        self._taken = 0
-        self._loop = asyncio.new_event_loop()
-        self._begun = threading.Event()
-
-    @contextmanager
-    def served(self) -> Iterator[None]:
-        """Balance, in a thread of its own."""
-        thread = threading.Thread(target=self._run, daemon=True)
-        thread.start()
-        assert self._begun.wait(PATIENCE)
-        yield
-        self._loop.call_soon_threadsafe(self._main.cancel)
-        thread.join(PATIENCE)
-
-    def _run(self) -> None:
-        self._main = self._loop.create_task(self._serve())
-        with suppress(asyncio.CancelledError):
-            self._loop.run_until_complete(self._main)
-
-    async def _serve(self) -> None:
-        server = await asyncio.start_server(self._lead, "127.0.0.1", 0)
-        self.port = server.sockets[0].getsockname()[1]
-        self._begun.set()
-        while True:
-            states = [await asyncio.to_thread(status_of, port, "/readyz") for port in self.ports]
-            self.ready = [port for port, state in zip(self.ports, states, strict=False) if state == 200]
-            await asyncio.sleep(LOOK_SECONDS)
-
-    async def _lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._taken += 1
-        ready = self.ready
-        for turn in range(len(ready)):
-            # As balancers do: one that does not listen any more was not asked anything yet.
-            with suppress(ConnectionRefusedError):
-                there = await asyncio.open_connection("127.0.0.1", ready[(self._taken + turn) % len(ready)])
-                break
-        await asyncio.gather(_pipe(reader, there[1]), _pipe(there[0], writer))
-
-
-async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(ConnectionError):
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-    writer.close()
 
 
 class Caller(threading.Thread):
@@ -190,8 +122,7 @@ def test_portals_are_rolled_and_nobody_notices(start: Callable[..., tuple[int, s
     """GW18: each of two is replaced, under requests that are asked once; what was acknowledged is there."""
     token = operator_token()
     portals = [start("3s"), start("3s")]
-    balancer = Balancer()
-    balancer.ports = [port for port, _ in portals]
+    balancer = Balancer(port for port, _ in portals)
     stop = threading.Event()
     with balancer.served():
         assert eventually(lambda: len(balancer.ready) == 2, within=PATIENCE)
