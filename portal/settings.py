@@ -175,9 +175,11 @@ DATABASES = {
         "CONN_HEALTH_CHECKS": True,
     }
 }
-DATABASE_OWNER = {
-    key: env.db_url_config(MIGRATION_DATABASE_URL).get(key, "") for key in ("USER", "PASSWORD", "HOST", "PORT")
+_owner = env.db_url_config(MIGRATION_DATABASE_URL)
+DATABASE_OWNER = {key: _owner.get(key, "") for key in ("USER", "PASSWORD", "HOST", "PORT")} | {
+    "OPTIONS": _owner.get("OPTIONS", {})
 }
+"""How the same database is reached as its owner, who need not come by the product's way (a pooler)."""
 REDIS_URL = env.str("REDIS_URL", "") or redis_url(DATA_DIR / "redis")
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
 

@@ -76,9 +76,9 @@ class Committer:
     def __init__(self, conninfo: str, follower: Follower, leases: Leases, *, patience: float) -> None:
         # A timeout would end the wait for a synchronous standby too: the write would be seen, and said to be kept, while
         # the standby may not have it. Whoever waits here for too long hangs up instead.
-        self._writer = DedicatedConnection(conninfo, "tenantry-writer", options=" -c statement_timeout=0")
+        self._writer = DedicatedConnection(conninfo, "tenantry-writer", session="SET statement_timeout TO 0")
         # A notification that a crash of the database takes with it is made up for by the polls.
-        self._notifier = DedicatedConnection(conninfo, "tenantry-notifier", options=" -c synchronous_commit=off")
+        self._notifier = DedicatedConnection(conninfo, "tenantry-notifier", session="SET synchronous_commit TO off")
         self._follower = follower
         self._leases = leases
         self._patience = patience

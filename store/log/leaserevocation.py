@@ -13,7 +13,7 @@ from store.log.follower import clock
 from store.log.leases import LEASE_SECONDS, LOOK_SECONDS, LOOK_SECONDS_MAX
 from store.log.preconditions import NOBODY
 from store.postgresql.arrays import Bigints, Texts, register
-from store.postgresql.connections import connection_settings
+from store.postgresql.connections import SESSION, connection_settings
 from store.postgresql.statements import LEASE_DROP, LEASE_END, LEASES_LEFT
 
 _ADDRESS: Final = ("host", "port", "dbname", "user", "password", "target_session_attrs", "load_balance_hosts")
@@ -31,6 +31,7 @@ def leases_end(spaces: Iterable[str], *, using: str = "default") -> None:
     address = {name: given[name] for name in _ADDRESS if given.get(name)}
     secured = {name: value for name, value in given.items() if name.startswith("ssl")}
     with psycopg.connect(**{**connection_settings("tenantry-leases"), **address, **secured}) as connection:
+        connection.execute(SESSION, prepare=False)
         register(connection)
 
         def ask(statement: str, *parameters: Texts | Bigints | int) -> list[int]:

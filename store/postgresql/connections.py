@@ -15,10 +15,12 @@ T = TypeVar("T")
 # Sequential scans and hash joins would be right for an empty table and stay in prepared plans when it has grown;
 # every statement of the store is a walk along an index. No statement of the engine holds a lock while it waits for its
 # client; the timeouts are a second line, for what an operator or a driver may do otherwise.
-SESSION = (
-    "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c plan_cache_mode=force_generic_plan "
-    "-c jit=off -c lock_timeout=5s -c statement_timeout=30s -c idle_in_transaction_session_timeout=2s"
+SESSION: Final = (
+    "SET enable_seqscan TO off; SET enable_hashjoin TO off; SET enable_mergejoin TO off; "
+    "SET plan_cache_mode TO force_generic_plan; SET jit TO off; "
+    "SET lock_timeout TO '5s'; SET statement_timeout TO '30s'; SET idle_in_transaction_session_timeout TO '2s';"
 )
+"""What every connection of the engine begins with. A statement, for a connection pooler lets no ``options`` pass."""
 
 AWAY: Final = (OperationalError, InterfaceError, TimeoutError, OSError)
 """The errors after which the same question may be asked again on another connection."""
@@ -35,11 +37,10 @@ AGAIN_SECONDS: Final = 0.05
 
 
 def connection_settings(application: str) -> dict[str, Any]:
-    """The keyword arguments of every connection of the engine."""
+    """The keyword arguments of every connection of the engine, whose first statement is ``SESSION``."""
     return {
         "autocommit": True,
         "prepare_threshold": 0,
-        "options": SESSION,
         "application_name": application,
         "connect_timeout": 3,
         "tcp_user_timeout": 5000,

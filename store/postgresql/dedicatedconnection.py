@@ -14,7 +14,7 @@ from psycopg import AsyncConnection, Error, OperationalError, errors, pq, sql
 from psycopg.pq.abc import PGconn, PGresult
 
 from store.postgresql.arrays import Parameter, dumped, oid_of
-from store.postgresql.connections import AWAY, PATIENCE_SECONDS, connection_settings
+from store.postgresql.connections import AWAY, PATIENCE_SECONDS, SESSION, connection_settings
 from store.postgresql.timelines import TIMELINE, admit
 from store.types import Unavailable
 
@@ -25,7 +25,8 @@ _DONE = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 class DedicatedConnection:
     """One connection, opened when it is needed, that takes one question at a time.
 
-    With a ``channel`` it listens there: ``heard`` gets the payloads, and ``lost`` is called when the line goes dead.
+    It begins with ``SESSION`` and the statements of ``session``. With a ``channel`` it listens there: ``heard`` gets the
+    payloads, and ``lost`` is called when the line goes dead.
     """
 
     def __init__(
@@ -33,7 +34,7 @@ class DedicatedConnection:
         conninfo: str,
         application: str,
         *,
-        options: str = "",
+        session: str = "",
         channel: str = "",
         heard: Callable[[bytes], None] = lambda _: None,
         lost: Callable[[], None] = lambda: None,
@@ -43,7 +44,7 @@ class DedicatedConnection:
         self._heard = heard
         self._lost = lost
         self._settings = connection_settings(application)
-        self._settings["options"] += options
+        self._session = SESSION + session
         self._connection: AsyncConnection[tuple[object, ...]] | None = None
         self._socket = -1
         self._prepared: dict[str, bytes] = {}
@@ -101,6 +102,7 @@ class DedicatedConnection:
     async def _connect(self) -> AsyncConnection[tuple[object, ...]]:
         connection = await AsyncConnection.connect(self._conninfo, **self._settings)
         try:
+            await connection.execute(self._session, prepare=False)
             row = await (await connection.execute(TIMELINE)).fetchone()
             admit(self._conninfo, str(row[0]) if row else "")
             if self._channel:
