@@ -97,7 +97,7 @@ async def test_what_is_tried_first_is_what_the_rows_would_have_decided(conninfo:
 
 async def test_who_knows_the_counter_asks_for_one_lock_and_nothing_else(conninfo: str) -> None:
     """The way that is tried first is the way that is gone: ``store_write`` is not called for it."""
-    committing = DedicatedConnection(conninfo, "commit", options=" -c track_functions=all")
+    committing = DedicatedConnection(conninfo, "commit", session="SET track_functions TO 'all'")
     try:
         with psycopg.connect(conninfo, autocommit=True) as connection:
             for size in (1, 3, 4, 20):
