@@ -20,7 +20,7 @@ from access.authentication.clusterwebhooks import cluster_of
 from access.authentication.impersonation import impersonate
 from access.authorization.tenancy.isolation import ALWAYS_ALLOWED
 from access.outsidebudget import begin_budget
-from access.requestlimits import RateLimited, Standing
+from access.requestlimits import Allowance, RateLimited
 from audit import tracing
 from audit.requestnames import request_name
 from gateway.filters.auditing import Trail, begin_trail, record_of, with_notes
@@ -134,12 +134,11 @@ class RequestPipeline:
     """One request on its way through the stages, with what is known of it so far."""
 
     __slots__ = (
-        "_charges",
+        "_allowance",
         "_cycle",
         "_headers",
         "_query",
         "_runtime",
-        "_standing",
         "audit_id",
         "decision",
         "impersonator",
@@ -158,8 +157,7 @@ class RequestPipeline:
         self._cycle = cycle
         self._headers: Mapping[bytes, bytes] = {}
         self._query: Mapping[str, str] = {}
-        self._standing: Standing | None = None
-        self._charges = 0
+        self._allowance: Allowance | None = None
         self.now = time.time()
         self.started = time.perf_counter()
         self.audit_id = random_uid()
@@ -224,7 +222,7 @@ class RequestPipeline:
             raise
         info = self.info = self._resolve(principal.tenant)
         self._begin_trail(info)
-        self._standing, self._charges = await self._throttle(principal, info), runtime.throttle.charges
+        self._allowance = await self._throttle(principal, info)
         decision = self.decision = await self._authorize(principal, info)
         require_allowed(principal, info, decision)
 
@@ -264,7 +262,7 @@ class RequestPipeline:
             return NOBODY
         return await self._identify(credentials, self.now)
 
-    def _throttle(self, principal: Principal, info: RequestInfo) -> Awaitable[Standing | None]:
+    def _throttle(self, principal: Principal, info: RequestInfo) -> Awaitable[Allowance | None]:
         return throttle(self._runtime, principal, info)
 
     def _authorize(self, principal: Principal, info: RequestInfo) -> Awaitable[Decision]:
@@ -331,11 +329,11 @@ class RequestPipeline:
 
     def _rate_lines(self) -> bytes:
         """What is left to the person or the tenant, for whoever gets the answer (AD6)."""
+        if self._allowance is not None:
+            return self._allowance.header_lines
         if self.principal is None or self.info is None:
             return b""
-        throttle, standing = self._runtime.throttle, self._standing
-        if standing is None or throttle.charges != self._charges:
-            standing = throttle.standing(self.principal, self.info, time.monotonic())
+        standing = self._runtime.throttle.standing(self.principal, self.info, time.monotonic())
         return standing.header_lines if standing is not None else b""
 
     async def _stream(self, stream: Stream) -> None:

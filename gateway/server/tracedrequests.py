@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from access.authentication.base import Credentials
-from access.requestlimits import Standing
+from access.requestlimits import Allowance
 from audit import tracing
 from audit.spans import RequestSpan, Traces
 from gateway.http.messages import Request, Response, Stream
@@ -56,7 +56,7 @@ class TracedPipeline(RequestPipeline):
         with tracing.span("resolution"):
             return super()._resolve(tenant)
 
-    async def _throttle(self, principal: Principal, info: RequestInfo) -> Standing | None:
+    async def _throttle(self, principal: Principal, info: RequestInfo) -> Allowance | None:
         with tracing.span("throttling"):
             return await super()._throttle(principal, info)
 
