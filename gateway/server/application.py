@@ -17,7 +17,7 @@ from typing import Any, Final
 from access.authentication.anonymous import NOBODY
 from access.authentication.base import Credentials
 from access.authentication.clusterwebhooks import cluster_of
-from access.authentication.impersonation import impersonate
+from access.authentication.impersonation import asks_for_another, impersonate
 from access.authorization.tenancy.isolation import ALWAYS_ALLOWED
 from access.outsidebudget import begin_budget
 from access.requestlimits import Allowance, RateLimited
@@ -152,6 +152,10 @@ class RequestPipeline:
         "trail",
     )
 
+    _throttle = staticmethod(throttle)
+    _authorize = staticmethod(authorize_with_trace)
+    _dispatch = staticmethod(dispatch.dispatch)
+
     def __init__(self, runtime: Runtime, cycle: RequestResponseCycle) -> None:
         self._runtime = runtime
         self._cycle = cycle
@@ -206,7 +210,7 @@ class RequestPipeline:
         if cycle.method not in METHODS and not (cycle.method == "HEAD" and parse(*line).path in ALWAYS_ALLOWED):
             raise MethodNotAllowed("the server does not allow this method on the requested resource")
         parsed = parse(*line)
-        self._query = {name: values[0] for name, values in parsed.parameters.items()}
+        self._query = parsed.query
 
         authorization = self._headers.get(b"authorization")
         credentials = Credentials(
@@ -222,8 +226,8 @@ class RequestPipeline:
             raise
         info = self.info = self._resolve(principal.tenant)
         self._begin_trail(info)
-        self._allowance = await self._throttle(principal, info)
-        decision = self.decision = await self._authorize(principal, info)
+        self._allowance = await self._throttle(runtime, principal, info)
+        decision = self.decision = await self._authorize(runtime, principal, info)
         require_allowed(principal, info, decision)
 
         again = self._recheck(credentials, info)
@@ -250,7 +254,7 @@ class RequestPipeline:
             write=cycle.write_nowait,
             cut=cycle.abort,
         )
-        return await self._dispatch(request, again)
+        return await self._dispatch(runtime, request, again)
 
     def _refusal(self, error: StatusError) -> Response:
         answer = render(error, self._headers.get(b"accept", b""))
@@ -261,15 +265,6 @@ class RequestPipeline:
         if credentials.certificate is None and credentials.authorization is None and parsed.path in ALWAYS_ALLOWED:
             return NOBODY
         return await self._identify(credentials, self.now)
-
-    def _throttle(self, principal: Principal, info: RequestInfo) -> Awaitable[Allowance | None]:
-        return throttle(self._runtime, principal, info)
-
-    def _authorize(self, principal: Principal, info: RequestInfo) -> Awaitable[Decision]:
-        return authorize_with_trace(self._runtime, principal, info)
-
-    def _dispatch(self, request: Request, again: Recheck) -> Awaitable[Response | Stream]:
-        return dispatch.dispatch(self._runtime, request, again)
 
     def _resolve(self, tenant: str | None) -> RequestInfo:
         """What the request is for when a user of this tenant sends it."""
@@ -283,6 +278,8 @@ class RequestPipeline:
         if self.principal is None:
             # Should the caller not be allowed to act as another, the refusal is recorded as the caller's.
             self.principal = caller
+        if not asks_for_another(self._headers):
+            return caller
         allowed = partial(authorize, self._runtime)
         acting = await impersonate(caller, self._cycle.headers, self._resolve, allowed)
         if acting is None:
