@@ -377,11 +377,13 @@ class RequestPipeline:
             code=self.status,
             seconds=latency,
         )
-        decision = with_notes(self.decision, self.request.notes if self.request else ())
+        decision, request = self.decision, self.request
+        if request is not None and request.notes:
+            decision = with_notes(decision, request.notes)
         if self.trail is not None:
             # As in kube-apiserver, what nobody knows the sender of ends with the stage at which it is refused.
             stage = Stage.RESPONSE_STARTED if principal is None else Stage.RESPONSE_COMPLETE
-            self.trail.tell(stage, status=self.status, decision=decision, request=self.request, response=self.response)
+            self.trail.tell(stage, status=self.status, decision=decision, request=request, response=self.response)
         if self.status == 200 and principal is not None and cluster_of(principal):
             # The cluster's own audit has the request that it asked about; what was refused is recorded where it was.
             return
