@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
 from store.types import AllSpaces, Event, Key, Listing, Operation, Range, Room, Stored
@@ -86,10 +86,16 @@ class Store(Reader, Protocol):
         ...
 
     def subscribe(
-        self, listener: Callable[[Sequence[Event]], None], *, lost: Callable[[], None] | None = None
+        self,
+        listener: Callable[[Sequence[Event]], None],
+        *,
+        lost: Callable[[], None] | None = None,
+        resources: Collection[tuple[str, str]] | None = None,
     ) -> Callable[[], None]:
         """Call ``listener`` synchronously with each batch of events of all spaces, in order; returns the undo.
 
+        Whoever names the ``resources`` (group, plural) that it looks at is called with the batches that hold any of
+        them: most batches concern few.
         ``lost`` is called when the log does not continue where this process stopped (the database was restored, or
         this process slept through a compaction): whatever was derived from events is void and must be built anew.
         """

@@ -14,12 +14,12 @@ import orjson
 
 from gateway.http.messages import ScopeFilter
 from kube.authorization.rbac import GROUP
+from kube.objects.publications import NAMESPACES
 from kube.requests.logicalclusters import is_tenant_space
 from store.interface import Store
 from store.types import Event, Key, Range, Stored
 from tenants.clusters.objects import CLUSTER_LABEL, WORKSPACE_LABEL
 
-_NAMESPACES: Final = ("", "namespaces")
 _MARK: Final = CLUSTER_LABEL.encode()
 _REMEMBERED: Final = 16_384
 
@@ -68,7 +68,7 @@ class Placements:
         """Look at a Namespace again that has changed."""
         for event in events:
             space, group, resource, _, name = event.key
-            if (group, resource) == _NAMESPACES:
+            if (group, resource) == NAMESPACES:
                 self._kept.discard((space, name))
 
     def forget(self) -> None:
