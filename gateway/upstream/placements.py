@@ -70,10 +70,12 @@ class Placements:
             space, group, resource, _, name = event.key
             if (group, resource) == NAMESPACES:
                 self._kept.discard((space, name))
+                self._known.pop((space, name), None)
 
     def forget(self) -> None:
         """Look at all of them again: the log does not continue."""
         self._kept.clear()
+        self._known.clear()
 
     def is_kept(self, space: str, namespace: str) -> bool:
         """Whether a namespace is known, without asking, to be there and not to be placed: nearly every request is for one."""
