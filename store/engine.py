@@ -306,15 +306,12 @@ class Engine:
         state, asked, known = None, clock(), self._follower.position
         if self._connection.connected:
             # Nearly always the counter stands where this process does: that costs one question and one timer.
-            timer = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._connection.give_up)
             try:
-                state = position_of(await self._connection.ask(STATE))
+                state = position_of(await self._connection.ask_within(PATIENCE_SECONDS, STATE))
             except TimeoutError as error:
                 raise Unavailable("the database cannot be reached") from error
             except AWAY:
                 pass
-            finally:
-                timer.cancel()
             if state == known and not self._follower.is_void(asked, known):
                 return
         try:
