@@ -346,7 +346,7 @@ def test_sampled_reads_are_counted_by_person_verb_space_and_namespace(reads, in_
 
     told = Counter[tuple[str, ...]]()
     for row in rows:
-        told[row.actor, row.verb, row.space, namespace(row.path)] += row.count
+        told[row.actor, row.verb, row.space, namespace(row.path)] += row.times
     asked = Counter((actor, verb, space, namespace(path)) for actor, verb, space, path in reads)
     assert told == asked
     full = Counter((row.actor, row.verb, row.space, namespace(row.path)) for row in log._rows)
