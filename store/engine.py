@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -167,17 +167,6 @@ class Engine:
         space, group, resource, namespace, name = key
         cache = self._cache.find((space, group, resource, None), now)
         return None if cache is None else cache.items.get((space, namespace, name))
-
-    def holds(self, known: Iterable[tuple[Key, Stored | None]]) -> bool:
-        """See ``store.interface.Store``."""
-        now = clock()
-        if now >= self._follower.silent_from:
-            return False
-        for (space, group, resource, namespace, name), stored in known:
-            cache = self._cache.find((space, group, resource, None), now)
-            if cache is None or cache.items.get((space, namespace, name)) is not stored:
-                return False
-        return True
 
     async def get(self, key: Key, *, cached: bool = False) -> Stored | None:
         """See ``store.interface.Store``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import Protocol
 
 from store.types import AllSpaces, Event, Key, Listing, Operation, Range, Room, Stored
@@ -61,10 +61,6 @@ class Store(Reader, Protocol):
 
     def peek(self, key: Key) -> Stored | None:
         """What ``get`` with ``cached`` returns, where it need not wait; ``None`` also where it would have to."""
-        ...
-
-    def holds(self, known: Iterable[tuple[Key, Stored | None]]) -> bool:
-        """Whether ``get`` with ``cached`` would return just these, ``None`` for what is not there, without waiting."""
         ...
 
     async def commit(self, *operations: Operation, room: Room | None = None) -> Sequence[Stored]:

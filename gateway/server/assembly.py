@@ -171,7 +171,6 @@ async def build_runtime(
         if traced:
             trace(runtime)
         store.subscribe(custom.on_events, lost=custom.on_lost, resources=[CRDS])
-        store.subscribe(placements.on_events, lost=placements.forget, resources=[NAMESPACES])
         # What decides is kept right before open streams are looked at again.
         store.subscribe(authorization.on_events, lost=authorization.forget)
         store.subscribe(admission.on_events, lost=admission.forget, resources=admission.resources)

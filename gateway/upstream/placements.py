@@ -63,19 +63,7 @@ class Placements:
         self._known: dict[tuple[str, str], tuple[Stored, Placement | None]] = {}
         self._kept: set[tuple[str, str]] = set()
         """Namespaces, by their spaces, that are not placed; of which nothing has been heard since that was seen."""
-
-    def on_events(self, events: Sequence[Event]) -> None:
-        """Look at a Namespace again that has changed."""
-        for event in events:
-            space, group, resource, _, name = event.key
-            if (group, resource) == NAMESPACES:
-                self._kept.discard((space, name))
-                self._known.pop((space, name), None)
-
-    def forget(self) -> None:
-        """Look at all of them again: the log does not continue."""
-        self._kept.clear()
-        self._known.clear()
+        store.subscribe(self._on_events, lost=self._forget, resources=[NAMESPACES])
 
     def is_kept(self, space: str, namespace: str) -> bool:
         """Whether a namespace is known, without asking, to be there and not to be placed: nearly every request is for one."""
@@ -94,6 +82,17 @@ class Placements:
         key = Key(space, "", "namespaces", "", namespace)
         stored = self._store.peek(key) or await self._store.get(key, cached=True) or await self._store.get(key)
         return None if stored is None else self._remembered(stored)
+
+    def _on_events(self, events: Sequence[Event]) -> None:
+        for event in events:
+            space, group, resource, _, name = event.key
+            if (group, resource) == NAMESPACES:
+                self._kept.discard((space, name))
+                self._known.pop((space, name), None)
+
+    def _forget(self) -> None:
+        self._kept.clear()
+        self._known.clear()
 
     def _remembered(self, stored: Stored) -> Placement | None:
         place = (stored.key.space, stored.key.name)

@@ -26,7 +26,6 @@ async def test_a_namespace_is_taken_for_a_stored_one_until_anybody_changes_it(ne
     """GW18: and is asked for again then; one that is placed, or not there, never is."""
     async with Engine(new_database) as store, Engine(new_database) as other:
         placements = Placements(store)
-        store.subscribe(placements.on_events, lost=placements.forget, resources=[NAMESPACES])
         key = Key(SPACE, *NAMESPACES, "", "one")
 
         async def seen() -> tuple[bool, bool]:
@@ -48,7 +47,5 @@ async def test_a_namespace_is_taken_for_a_stored_one_until_anybody_changes_it(ne
         stored = (await other.commit(Update(key, stored.revision, namespace("one"))))[0]
         assert await seen() == (False, False)
         assert placements.is_kept(SPACE, "one")
-        placements.forget()
-        assert await seen() == (False, False)
         await other.commit(Delete(key, stored.revision, namespace("one")))
         assert await seen() == (False, False)
