@@ -87,13 +87,15 @@ class _Rate(NamedTuple):
 class Allowance:
     """What one person of a tenant may still ask of one kind: within what the tenant may, whoever else of it has asked."""
 
-    __slots__ = ("_own", "_rate", "_whole")
+    __slots__ = ("_own", "_rate", "_told", "_told_of", "_whole")
 
     def __init__(self, rate: _Rate, whole: Level, own: Level) -> None:
         """``whole`` is shared by all of the tenant."""
         self._rate = rate
         self._whole = whole
         self._own = own
+        self._told = b""
+        self._told_of: tuple[float, float] | None = None
 
     def take(self, kind: str, now: float) -> None:
         """Count one request. Raises ``RateLimited``."""
@@ -125,8 +127,11 @@ class Allowance:
 
     @property
     def header_lines(self) -> bytes:
-        """See ``Standing``; as it was when anything was last taken."""
-        return _standing(self._rate, self._whole.tokens, self._own.tokens).header_lines
+        """See ``Standing``; as it was when anything was last taken, which for who asks little is the same each time."""
+        left = self._whole.tokens, self._own.tokens
+        if left != self._told_of:
+            self._told, self._told_of = _standing(self._rate, *left).header_lines, left
+        return self._told
 
 
 class _Bounds(NamedTuple):

@@ -413,15 +413,29 @@ def _checked_headers(pairs: Sequence[tuple[bytes, bytes]]) -> Mapping[bytes, byt
 
     ``Connection`` may not name other headers: a proxy behind would drop what this server has decided by (HDR-02).
     """
-    headers: dict[bytes, bytes] = {}
-    for name, value in pairs:
-        if name == b"connection" and not _CONNECTION.issuperset(part.strip().lower() for part in value.split(b",")):
-            raise BadRequest("the Connection header names other headers")
-        if name in headers:
-            if name in _ONCE:
-                raise BadRequest(f"the header {name.decode()} is there more than once")
-            continue
-        headers[name] = value
+    headers = dict(pairs)
+    if len(headers) != len(pairs):
+        headers = _first_of_each(pairs)
+    connection = headers.get(b"connection")
+    if connection is not None:
+        _check_connection(connection)
     if b"host" not in headers:
         raise BadRequest("the Host header is missing")
     return headers
+
+
+def _first_of_each(pairs: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    headers: dict[bytes, bytes] = {}
+    for name, value in pairs:
+        if name == b"connection":
+            _check_connection(value)
+        if name not in headers:
+            headers[name] = value
+        elif name in _ONCE:
+            raise BadRequest(f"the header {name.decode()} is there more than once")
+    return headers
+
+
+def _check_connection(value: bytes) -> None:
+    if not _CONNECTION.issuperset(part.strip().lower() for part in value.split(b",")):
+        raise BadRequest("the Connection header names other headers")
