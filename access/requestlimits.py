@@ -70,6 +70,10 @@ def _header_lines(standing: Standing) -> bytes:
     ).encode()
 
 
+_Key = tuple[str | None, str, str]
+"""Tenant, kind, and person, empty for the tenant as a whole."""
+
+
 class _Rate(NamedTuple):
     """What a tenant may ask of one kind, and one person of it."""
 
@@ -80,12 +84,64 @@ class _Rate(NamedTuple):
     person_policy: tuple[str, int]
 
 
+class Allowance:
+    """What one person of a tenant may still ask of one kind: within what the tenant may, whoever else of it has asked."""
+
+    __slots__ = ("_own", "_rate", "_told", "_told_of", "_whole")
+
+    def __init__(self, rate: _Rate, whole: Level, own: Level) -> None:
+        """``whole`` is shared by all of the tenant."""
+        self._rate = rate
+        self._whole = whole
+        self._own = own
+        self._told = b""
+        self._told_of: tuple[float, float] | None = None
+
+    def take(self, kind: str, now: float) -> None:
+        """Count one request. Raises ``RateLimited``."""
+        rate, whole, own = self._rate, self._whole, self._own
+        held, left = rate.tenant.tokens(whole, now), rate.person.tokens(own, now)
+        if held < 1 or left < 1:
+            # The buckets are left as they were: what is refused must not put off what is asked later.
+            raise _too_many(kind, rate.tenant.wait(held), rate.person.wait(left))
+        # Within the bounds that ``TokenBucket.take`` would look at: every request comes by here.
+        whole.tokens, whole.at = held - 1, now
+        own.tokens, own.at = left - 1, now
+
+    def owed(self, now: float) -> float:
+        """The seconds until nothing is owed any more."""
+        rate = self._rate
+        whole, own = rate.tenant.tokens(self._whole, now), rate.person.tokens(self._own, now)
+        return max(rate.tenant.wait(whole, 0), rate.person.wait(own, 0))
+
+    def charge(self, cost: int, now: float) -> None:
+        """Take off as much as ``cost`` requests, and let it be owed."""
+        for bucket, level in ((self._rate.tenant, self._whole), (self._rate.person, self._own)):
+            after = bucket.take(bucket.tokens(level, now), cost, now)
+            level.tokens, level.at = after.tokens, after.at
+
+    def standing(self, now: float) -> Standing:
+        """What is left at ``now``."""
+        rate = self._rate
+        return _standing(rate, rate.tenant.tokens(self._whole, now), rate.person.tokens(self._own, now))
+
+    @property
+    def header_lines(self) -> bytes:
+        """See ``Standing``; as it was when anything was last taken, which for who asks little is the same each time."""
+        left = self._whole.tokens, self._own.tokens
+        if left != self._told_of:
+            self._told, self._told_of = _standing(self._rate, *left).header_lines, left
+        return self._told
+
+
 class _Bounds(NamedTuple):
     """The limits of one tenant as they are asked."""
 
     rates: Mapping[str, _Rate | None]
     open_watches: int
     open_watches_of_person: int
+    allowances: dict[_Key, Allowance]
+    """Of those who have asked."""
 
 
 def _bounds(limits: Limits) -> _Bounds:
@@ -100,15 +156,12 @@ def _bounds(limits: Limits) -> _Bounds:
         },
         limits.open_watches,
         own.open_watches,
+        {},
     )
 
 
 def _window(bucket: TokenBucket) -> int:
     return math.ceil(bucket.burst / bucket.qps)
-
-
-_Key = tuple[str | None, str, str]
-"""Tenant, kind, and person, empty for the tenant as a whole."""
 
 
 PAUSE_SECONDS: Final = 1.0
@@ -144,8 +197,6 @@ class TenantThrottle:
         self._levels: dict[_Key, Level] = {}
         self._told: dict[_Key, float] = {}
         """Until when somebody was told to wait, in monotonic seconds."""
-        self.charges = 0
-        """How often somebody was charged for more than one request: what ``take`` has said holds while it stays the same."""
 
     def bound(self, tenant: str | None, limits: Limits) -> None:
         """Have a tenant's own limits hold from now on; what it has used stays used."""
@@ -164,21 +215,25 @@ class TenantThrottle:
         else:
             self._tenants.pop(tenant, None)
 
-    def take(self, principal: Principal, info: RequestInfo, now: float) -> Standing | None:
-        """Count one request at ``now`` (monotonic seconds); what is left, as ``standing`` says it.
+    def take(self, principal: Principal, info: RequestInfo, now: float) -> Allowance | None:
+        """Count one request at ``now`` (monotonic seconds); of what it was taken.
 
         Raises ``TooManyRequests`` with the seconds to wait. The operators' masters, clusters that ask the webhooks and
-        whoever asks for a probe are never held up; of what is not counted nothing is said.
+        whoever asks for a probe are never held up; of what is not counted nothing is said, and nothing to strangers.
         """
-        if _is_free(principal):
+        if _is_free(principal) or is_probe(info):
             return None
-        if is_probe(info):
-            return None
+        kind, tenant = kind_of(info), principal.tenant
         try:
-            return self._take(principal, kind_of(info), now)
+            if kind is WATCH:
+                self._require_room(principal)
+            allowance = self._allowance(tenant, kind, principal.name, now)
+            if allowance is not None:
+                allowance.take(kind, now)
         except RateLimited as refused:
-            refused.pause = self._pause((principal.tenant, kind_of(info), principal.name), refused, now)
+            refused.pause = self._pause((tenant, kind, principal.name), refused, now)
             raise
+        return None if tenant is None else allowance
 
     def _pause(self, who: _Key, refused: RateLimited, now: float) -> float:
         """None for who has waited as told; else what is left of it, so that a flood is as slow as its connections are few."""
@@ -191,28 +246,27 @@ class TenantThrottle:
             self._told[who] = now + (refused.retry_after or PAUSE_SECONDS)
         return 0.0
 
-    def _take(self, principal: Principal, kind: str, now: float) -> Standing | None:
-        tenant = principal.tenant
+    def _allowance(self, tenant: str | None, kind: str, person: str, now: float) -> Allowance | None:
+        """What somebody may ask of a kind; ``None`` where nothing limits it."""
         bounds = self._tenants.get(tenant, self._default)
-        if kind is WATCH:
-            self._require_room(principal, bounds)
+        whose = (tenant, kind, person)
+        known = bounds.allowances.get(whose)
+        if known is not None:
+            return known
         rate = bounds.rates[kind]
         if rate is None:
             return None
-        levels, whole, own = self._levels, (tenant, kind, ""), (tenant, kind, principal.name)
-        held = rate.tenant.tokens(levels.get(whole), now)
-        left = rate.person.tokens(levels.get(own), now)
-        if held < 1 or left < 1:
-            # The buckets are left as they were: what is refused must not put off what is asked later.
-            raise _too_many(kind, rate.tenant.wait(held), rate.person.wait(left))
-        if len(levels) >= _BUCKETS_MAX and own not in levels:
+        levels = self._levels
+        if len(levels) >= _BUCKETS_MAX and whose not in levels:
             self._forget_full(now)
-        levels[whole] = rate.tenant.take(held, 1, now)
-        levels[own] = rate.person.take(left, 1, now)
-        return None if tenant is None else _standing(rate, held - 1, left - 1)
+        whole = levels.setdefault((tenant, kind, ""), Level(rate.tenant.burst, now))
+        own = levels.setdefault(whose, Level(rate.person.burst, now))
+        allowance = bounds.allowances[whose] = Allowance(rate, whole, own)
+        return allowance
 
-    def _require_room(self, principal: Principal, bounds: _Bounds) -> None:
+    def _require_room(self, principal: Principal) -> None:
         tenant = principal.tenant
+        bounds = self._tenants.get(tenant, self._default)
         for most, person in ((bounds.open_watches, ""), (bounds.open_watches_of_person, principal.name)):
             if 0 < most <= self._open_watches(tenant, person):
                 who = f"{person} has" if person else "the tenant has"
@@ -228,39 +282,38 @@ class TenantThrottle:
         Raises ``TooManyRequests`` where the tenant, or the person, owes something already, unless it is a ``further``
         charge: whoever was let in owes more, or would be refused as often as they come.
         """
-        tenant, kind = principal.tenant, kind_of(info)
-        rate = self._tenants.get(tenant, self._default).rates[kind]
-        if rate is None or cost <= 0 or _is_free(principal):
+        if cost <= 0 or _is_free(principal):
             return
-        levels, whole, own = self._levels, (tenant, kind, ""), (tenant, kind, principal.name)
-        held = rate.tenant.tokens(levels.get(whole), now)
-        left = rate.person.tokens(levels.get(own), now)
-        owed = max(rate.tenant.wait(held, 0), rate.person.wait(left, 0))
-        if owed > 0 and not further:
+        kind = kind_of(info)
+        allowance = self._allowance(principal.tenant, kind, principal.name, now)
+        if allowance is None:
+            return
+        owed = 0.0 if further else allowance.owed(now)
+        if owed > 0:
             raise RateLimited(
                 "the tenant has asked for too much work, please try again later",
                 retry_after=max(1, math.ceil(owed)),
                 rule=f"cost of {kind} requests",
             )
-        levels[whole] = rate.tenant.take(held, cost, now)
-        levels[own] = rate.person.take(left, cost, now)
-        self.charges += 1
+        allowance.charge(cost, now)
 
     def standing(self, principal: Principal, info: RequestInfo, now: float) -> Standing | None:
         """What is left of what a request counts as: to the person or to the whole tenant, whichever is less.
 
         ``None`` for whom nothing limits, or who has no tenant.
         """
-        tenant, kind = principal.tenant, kind_of(info)
-        rate = self._tenants.get(tenant, self._default).rates[kind]
-        if rate is None or tenant is None or is_masters(principal):
+        if principal.tenant is None or is_masters(principal):
             return None
-        held = rate.tenant.tokens(self._levels.get((tenant, kind, "")), now)
-        left = rate.person.tokens(self._levels.get((tenant, kind, principal.name)), now)
-        return _standing(rate, held, left)
+        allowance = self._allowance(principal.tenant, kind_of(info), principal.name, now)
+        return None if allowance is None else allowance.standing(now)
 
     def _forget_full(self, now: float) -> None:
-        """Let go the buckets that have filled up again: they say nothing that a new one would not."""
+        """Let go the buckets that have filled up again: they say nothing that a new one would not.
+
+        Nobody may go on taking from one of them, beside another who is given a new one.
+        """
+        for bounds in (self._default, *self._tenants.values()):
+            bounds.allowances.clear()
         for key, level in list(self._levels.items()):
             tenant, kind, person = key
             rate = self._tenants.get(tenant, self._default).rates[kind]

@@ -25,6 +25,9 @@ from tenants.policies import TIER_LIMITS, kept_limits
 _NAMESPACES: Final = ("", "namespaces")
 _TENANTS: Final = ("", "tenants")
 
+LIMITING: Final = (_NAMESPACES, _TENANTS, TIER_LIMITS)
+"""The resources of which ``changed_by`` says anything."""
+
 
 def changed_by(event: Event) -> str | None:
     """The tenant whose limits an event may have changed; ``None`` for all of them, empty for nobody's."""

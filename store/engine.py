@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,6 +20,7 @@ from typing import Self
 import orjson
 
 from store.cache import Cache, ListKey, ResourceCache
+from store.listeners import Listeners
 from store.log.committer import Committer
 from store.log.follower import Follower, clock, position_of, settle
 from store.log.leases import Leases, Terms
@@ -104,7 +105,7 @@ class Engine:
         self._committer = Committer(conninfo, self._follower, self.leases, patience=options.write_seconds)
         self._sizes = TenantSizes(self._pool, partial(self.get, cached=True))
         self._connection = DedicatedConnection(conninfo, "tenantry-reader")
-        self._listeners: dict[object, tuple[Callable[[Sequence[Event]], None], Callable[[], None] | None]] = {}
+        self._listeners = Listeners()
         self._loads: dict[Range | AllSpaces, asyncio.Task[None]] = {}
         self._readers: list[asyncio.Future[None]] = []
         self._barrier_task: asyncio.Task[None] | None = None
@@ -167,17 +168,6 @@ class Engine:
         cache = self._cache.find((space, group, resource, None), now)
         return None if cache is None else cache.items.get((space, namespace, name))
 
-    def holds(self, known: Iterable[tuple[Key, Stored | None]]) -> bool:
-        """See ``store.interface.Store``."""
-        now = clock()
-        if now >= self._follower.silent_from:
-            return False
-        for (space, group, resource, namespace, name), stored in known:
-            cache = self._cache.find((space, group, resource, None), now)
-            if cache is None or cache.items.get((space, namespace, name)) is not stored:
-                return False
-        return True
-
     async def get(self, key: Key, *, cached: bool = False) -> Stored | None:
         """See ``store.interface.Store``."""
         now = clock()
@@ -233,16 +223,14 @@ class Engine:
         return Watch(self._hub, selection, since, self._await_revision, self._replay)
 
     def subscribe(
-        self, listener: Callable[[Sequence[Event]], None], *, lost: Callable[[], None] | None = None
+        self,
+        listener: Callable[[Sequence[Event]], None],
+        *,
+        lost: Callable[[], None] | None = None,
+        resources: Collection[tuple[str, str]] | None = None,
     ) -> Callable[[], None]:
         """See ``store.interface.Store``."""
-        token = object()
-        self._listeners[token] = (listener, lost)
-
-        def unsubscribe() -> None:
-            self._listeners.pop(token, None)
-
-        return unsubscribe
+        return self._listeners.add(listener, lost, resources)
 
     async def resources(self, space: str, namespace: str | None = None) -> Sequence[tuple[str, str]]:
         """See ``store.interface.Store``."""
@@ -269,20 +257,14 @@ class Engine:
         for event in events:
             self._cache.apply(event)
         self._sizes.on_events(events)
-        for listener, _ in list(self._listeners.values()):
-            try:
-                listener(events)
-            except Exception:
-                logger.exception("a listener of the change log failed")
+        self._listeners.tell(events)
         self._hub.publish(events)
 
     def _forget(self, revision: int) -> None:
         self.leases.void()
         self._cache.clear()
         self._sizes.forget()
-        for _, lost in list(self._listeners.values()):
-            if lost is not None:
-                lost()
+        self._listeners.tell_lost()
         self._hub.restart(revision)
 
     # Consistent reads of what no lease covers: one question to the database serves everybody who arrived before it was asked.
@@ -313,15 +295,12 @@ class Engine:
         state, asked, known = None, clock(), self._follower.position
         if self._connection.connected:
             # Nearly always the counter stands where this process does: that costs one question and one timer.
-            timer = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._connection.give_up)
             try:
-                state = position_of(await self._connection.ask(STATE))
+                state = position_of(await self._connection.ask_within(PATIENCE_SECONDS, STATE))
             except TimeoutError as error:
                 raise Unavailable("the database cannot be reached") from error
             except AWAY:
                 pass
-            finally:
-                timer.cancel()
             if state == known and not self._follower.is_void(asked, known):
                 return
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import Protocol
 
 from store.types import AllSpaces, Event, Key, Listing, Operation, Range, Room, Stored
@@ -63,10 +63,6 @@ class Store(Reader, Protocol):
         """What ``get`` with ``cached`` returns, where it need not wait; ``None`` also where it would have to."""
         ...
 
-    def holds(self, known: Iterable[tuple[Key, Stored | None]]) -> bool:
-        """Whether ``get`` with ``cached`` would return just these, ``None`` for what is not there, without waiting."""
-        ...
-
     async def commit(self, *operations: Operation, room: Room | None = None) -> Sequence[Stored]:
         """Write all operations or none, durably; results in the order of the operations (``Check`` omitted).
 
@@ -86,10 +82,16 @@ class Store(Reader, Protocol):
         ...
 
     def subscribe(
-        self, listener: Callable[[Sequence[Event]], None], *, lost: Callable[[], None] | None = None
+        self,
+        listener: Callable[[Sequence[Event]], None],
+        *,
+        lost: Callable[[], None] | None = None,
+        resources: Collection[tuple[str, str]] | None = None,
     ) -> Callable[[], None]:
         """Call ``listener`` synchronously with each batch of events of all spaces, in order; returns the undo.
 
+        Whoever names the ``resources`` (group, plural) that it looks at is called with the batches that hold any of
+        them: most batches concern few.
         ``lost`` is called when the log does not continue where this process stopped (the database was restored, or
         this process slept through a compaction): whatever was derived from events is void and must be built anew.
         """

@@ -84,18 +84,8 @@ class TenantSizes:
         taken = self._taken if self._taken is not None else await self._known()
         if not self._fits(tenant, asked, room.limit - taken.get(tenant, 0)):
             # What is kept together with the object is the product's own, and decides nothing.
-            asked = await self._growth(rows) if await self._growth(rows[:1]) > 0 else 0
-        while asked > 0:
-            used = await self.of(tenant)
-            if used + asked > room.limit:
-                raise room.refused(asked, used)
-            if self._fits(tenant, asked, room.limit - used):
-                break
-            # What is under way may take the room, or fail and leave it: a refusal comes of what is kept alone.
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiting[tenant].append(waiter)
-            await waiter
-        asked = max(asked, 0)
+            asked = max(await self._growth(rows), 0) if await self._growth(rows[:1]) > 0 else 0
+            await self._wait_for(room, asked)
         self._under_way[tenant] += asked
         try:
             return await commit(rows)
@@ -107,6 +97,18 @@ class TenantSizes:
                 for waiter in self._waiting.pop(tenant):
                     if not waiter.done():
                         waiter.set_result(None)
+
+    async def _wait_for(self, room: Room, asked: int) -> None:
+        while asked > 0:
+            used = await self.of(room.tenant)
+            if used + asked > room.limit:
+                raise room.refused(asked, used)
+            if self._fits(room.tenant, asked, room.limit - used):
+                return
+            # What is under way may take the room, or fail and leave it: a refusal comes of what is kept alone.
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiting[room.tenant].append(waiter)
+            await waiter
 
     def _fits(self, tenant: str, asked: int, free: int) -> bool:
         held = self._under_way.get(tenant, 0)

@@ -21,8 +21,8 @@ from store import synchronous
 from store.types import Create, Key, PreconditionFailed, Update
 from tenants.models import RecordingMode, Tenant, Tier, Workspace
 
-_OF_TIERS: Final = "tierpolicies"
-_OF_TENANTS: Final = "tenantpolicies"
+OF_TIERS: Final = (GROUP, "tierpolicies")
+OF_TENANTS: Final = (GROUP, "tenantpolicies")
 TIER_LIMITS: Final = (GROUP, "tierlimits")
 """Where it is kept, by tier, what its tenants may ask of an API server, and keep there."""
 _RECORDING: Final = "recording"
@@ -30,12 +30,12 @@ _RECORDING: Final = "recording"
 
 def tier_policies_key(tier: str) -> Key:
     """Where a tier's rules are kept."""
-    return Key(ROOT, GROUP, _OF_TIERS, "", tier)
+    return Key(ROOT, *OF_TIERS, "", tier)
 
 
 def tenant_policies_key(tenant: str) -> Key:
     """Where a tenant's own rules are kept."""
-    return Key(space_of(tenant), GROUP, _OF_TENANTS, "", "own")
+    return Key(space_of(tenant), *OF_TENANTS, "", "own")
 
 
 def kept_rules(data: bytes) -> Rules:

@@ -119,6 +119,16 @@ class Plugin(Protocol):
         """The resources, by group and plural, that it is asked about; ``None`` for all. They stay what they are."""
         ...
 
+    @property
+    def operations(self) -> Collection[str] | None:
+        """The operations that it is asked about; ``None`` for all."""
+        ...
+
+    @property
+    def system_only(self) -> bool:
+        """Whether it is asked about writes to the system space alone."""
+        ...
+
     async def admit(self, attributes: Attributes) -> None:
         """Change ``attributes.object``, or raise a ``StatusError`` to refuse. Called in order, first round."""
         ...
@@ -132,6 +142,8 @@ class NoopPlugin:
     """The empty answers, for plugins that need only one of the rounds."""
 
     kinds: Collection[tuple[str, str]] | None = None
+    operations: Collection[str] | None = None
+    system_only = False
 
     async def admit(self, attributes: Attributes) -> None:
         """Change nothing."""

@@ -7,11 +7,16 @@ from typing import Final
 
 from access.admission.base import Attributes, NoopPlugin, Plugin
 from kube.authorization.decisions import Decision, Verdict
+from kube.requests.logicalclusters import ROOT
 from kube.requests.status import StatusError
 from store.types import Operation
 
 _OUTSIDE: Final = frozenset({"MutatingAdmissionPolicy", "MutatingAdmissionWebhook"})
 """Plugins that change objects as they are told: all up to the last of them have another turn when they did."""
+
+
+_Writes = tuple[tuple[str, str] | None, str, bool]
+"""Writes that the same plugins are asked about: of a kind that any of them names, an operation, in the system space or not."""
 
 
 class _Order:
@@ -25,18 +30,19 @@ class _Order:
 
 
 class AdmissionChain:
-    """Runs the plugins that a write's kind concerns. Who refuses one is noted, with the reason and the rule (AZ11)."""
+    """Runs the plugins that a write concerns. Who refuses one is noted, with the reason and the rule (AZ11)."""
 
     def __init__(self, plugins: Sequence[Plugin]) -> None:
-        self._orders = {
-            kind: _Order([plugin for plugin in plugins if plugin.kinds is None or kind in plugin.kinds])
-            for kind in {kind for plugin in plugins for kind in plugin.kinds or ()}
-        }
-        self._others = _Order([plugin for plugin in plugins if plugin.kinds is None])
+        self._plugins = tuple(plugins)
+        self._named = frozenset(kind for plugin in plugins for kind in plugin.kinds or ())
+        self._orders: dict[_Writes, _Order] = {}
+        """Whom writes concern, worked out when there is the first of them."""
 
     async def admit(self, attributes: Attributes) -> list[Operation]:
         """Admit one write. Returns what must be kept or held together with it; raises ``StatusError`` to refuse."""
-        order, name = self._orders.get(attributes.place, self._others), ""
+        place = attributes.place
+        writes = (place if place in self._named else None, attributes.operation, attributes.cluster == ROOT)
+        order, name = self._orders.get(writes) or self._order_of(writes), ""
         try:
             for name, admit in order.changing:  # noqa: B007 - the one that refuses
                 await admit(attributes)
@@ -52,6 +58,18 @@ class AdmissionChain:
             attributes.notes.append(Decision(Verdict.DENY, f"admission/{name}", refusal.message, refusal.rule))
             raise
         return attributes.together
+
+    def _order_of(self, writes: _Writes) -> _Order:
+        order = self._orders[writes] = _Order([plugin for plugin in self._plugins if _concerns(plugin, *writes)])
+        return order
+
+
+def _concerns(plugin: Plugin, kind: tuple[str, str] | None, operation: str, in_system_space: bool) -> bool:
+    return (
+        (plugin.kinds is None or kind in plugin.kinds)
+        and (plugin.operations is None or operation in plugin.operations)
+        and (in_system_space or not plugin.system_only)
+    )
 
 
 def _has_say(plugin: Plugin, round_: str) -> bool:

@@ -21,7 +21,13 @@ from kube.authentication.identity import (
     Principal,
     is_masters,
 )
-from kube.authentication.impersonation import ImpersonationRequest, Permission, impersonation_request_of, permissions
+from kube.authentication.impersonation import (
+    PREFIX,
+    ImpersonationRequest,
+    Permission,
+    impersonation_request_of,
+    permissions,
+)
 from kube.authentication.userinfo import is_own_extra, tenant_reasons
 from kube.authorization.decisions import Decision
 from kube.requests.logicalclusters import full_path, space_of, tenant_of
@@ -39,6 +45,11 @@ NAME: Final = "impersonation"
 
 _VERSIONS: Final = {"": "v1", "authentication.k8s.io": "v1"}
 _OPEN_GROUPS: Final = frozenset({AUTHENTICATED, UNAUTHENTICATED, SERVICE_ACCOUNTS})
+
+
+def asks_for_another(names: Iterable[bytes]) -> bool:
+    """Whether ``impersonate`` has anything to look at, by the names of the headers: one look at all, for most have none."""
+    return PREFIX in b"\n".join(names).lower()
 
 
 async def impersonate(

@@ -21,7 +21,6 @@ from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision, Verdict
 from kube.authorization.rbac import Rule
 from kube.requests.logicalclusters import ClusterKind, cluster_kind_of
-from kube.requests.names import SYSTEM_TENANT
 from kube.requests.requestinfo import RequestInfo
 
 logger = logging.getLogger(__name__)
@@ -60,25 +59,41 @@ class AuthorizationChain:
             )
             for operator in (False, True)
         )
+        self._ready = tuple(tuple(_ready(plan) for plan in plans) for plans in self._plans)
 
     @property
     def steps(self) -> tuple[str, ...]:
         """The names of the authorizers in the order in which they are asked."""
         return tuple(step.authorizer.name for step in self._steps)
 
+    def decide(self, principal: Principal, request: RequestInfo) -> Decision | None:
+        """What ``authorize`` would say, or ``None`` where only that can tell: somebody is to be waited for, or is broken.
+
+        Nearly every request is decided here, in half the time.
+        """
+        decision: Decision | None = None
+        try:
+            for decide in self._ready[principal.is_system][cluster_kind_of(request.cluster)]:
+                decision = decide(principal, request)
+                if decision is None or decision.verdict is not _PASS:
+                    return decision
+        except Exception:  # noqa: BLE001 - ``authorize`` meets it as well, and says whose it is
+            return None
+        return decision
+
     async def authorize(
         self, principal: Principal, request: RequestInfo, trace: list[Decision] | None = None
     ) -> Decision:
         """The decision; into ``trace`` go the answers that led to it, in order. An authorizer that breaks denies."""
+        if trace is None and (decided := self.decide(principal, request)) is not None:
+            return decided
         # 1. Ask in order; a step that need not wait is asked without a coroutine.
         # 2. A mapper that has not refused gives the steps after it the principal with its further groups; steps before it
         #    never see those.
         # 3. Whatever breaks, the mapper too, is a DENY: the steps after a broken one could only allow.
         # 4. The first ALLOW or DENY ends it; silence of all is no opinion, which callers treat as a refusal.
         decision: Decision | None = None
-        for authorizer, decide, mapper in self._plans[principal.tenant == SYSTEM_TENANT][
-            cluster_kind_of(request.cluster)
-        ]:
+        for authorizer, decide, mapper in self._plans[principal.is_system][cluster_kind_of(request.cluster)]:
             try:
                 if decide is None or (decision := decide(principal, request)) is None:
                     decision = await authorizer.authorize(principal, request)
@@ -98,7 +113,7 @@ class AuthorizationChain:
 
         Steps that do not concern the principal there are in the trace as well, and say so themselves.
         """
-        asked = self._plans[principal.tenant == SYSTEM_TENANT][cluster_kind_of(request.cluster)]
+        asked = self._plans[principal.is_system][cluster_kind_of(request.cluster)]
         # As ``authorize``, but every step speaks for itself; only those that ``authorize`` would have asked can decide, so
         # that the explanation and the decision never differ.
         decision = _SILENCE
@@ -149,6 +164,17 @@ class AuthorizationChain:
             if held.final:
                 break
         return tuple(rules), complete
+
+
+def _ready(plan: Sequence[_Step]) -> tuple[Callable[[Principal, RequestInfo], Decision | None], ...]:
+    """How the steps are asked without waiting; where a mapper has to be waited for in any case, not at all."""
+    if any(step.mapper is not None for step in plan):
+        return (_waits,)
+    return tuple(step.decide or _waits for step in plan)
+
+
+def _waits(_principal: Principal, _request: RequestInfo) -> None:
+    """Of what has to be waited for nothing is known before."""
 
 
 def _concerns(step: _Step, operator: bool, cluster_kind: ClusterKind) -> bool:

@@ -44,6 +44,9 @@ Body = dict[str, Any]
 class BindingController:
     """Every process may run one: each step is a write with preconditions, so doing it twice changes nothing."""
 
+    resources: Final = (BINDINGS, EXPORTS, SCHEMAS, CRDS)
+    """What ``on_events`` looks at."""
+
     def __init__(self, store: Engine, holds: Holds) -> None:
         self._store = store
         self._holds = holds

@@ -46,7 +46,7 @@ class ClusterRoleController:
 
     async def _lead(self, check_leadership: CheckLeadership) -> None:
         self._queue.clear()
-        undo = self._store.subscribe(self._note)
+        undo = self._store.subscribe(self._note, resources=[_ROLES])
         try:
             for key in await self._store.keys_containing(*_MARKS):
                 if key[1:3] == _ROLES:

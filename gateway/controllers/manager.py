@@ -185,7 +185,8 @@ async def run_controllers(
     lifecycle = GarbageCollector(
         store, database_url, custom.resource_of, doors.holds, is_workspaces=NAMESPACE.fullmatch
     )
-    undos = [store.subscribe(worker.on_events) for worker in (recounts, controller, bindings, tree)]
+    undos = [store.subscribe(worker.on_events) for worker in (recounts, controller)]
+    undos += [store.subscribe(worker.on_events, resources=worker.resources) for worker in (bindings, tree)]
     undos += [doors.subscribe(worker.on_doors) for worker in (lifecycle, controller, bindings, tree)]
     tasks = [
         Supervised("definitions", controller.run),

@@ -80,6 +80,9 @@ Body = dict[str, Any]
 class WorkspaceController:
     """The worker; ``run`` works until it is cancelled. ``url`` is where clients reach the server."""
 
+    resources: Final = (WORKSPACES, _TENANTS[1:], LOGICAL_CLUSTERS, BINDINGS)
+    """What ``on_events`` looks at."""
+
     def __init__(self, store: Engine, conninfo: str, url: str, holds: Holds) -> None:
         self._store = store
         self._holds = holds

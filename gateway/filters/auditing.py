@@ -9,6 +9,7 @@ import time as clock
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Final
 
 from audit.requests import RequestRecord
 from gateway.http.messages import Request, Response
@@ -18,6 +19,12 @@ from kube.auditing.policy import Level, Stage
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision, Verdict
 from kube.requests.requestinfo import RequestInfo
+
+_REFUSED: Final = frozenset({401, 403, 429})
+_NOBODY: Final = Principal(name="", tenant=None, authenticator="")
+_NOTHING: Final = RequestInfo(method="", path="", cluster="", tenant="", verb="")
+_UNDECIDED: Final = Decision(Verdict.NO_OPINION, "")
+"""What is recorded of what was not known before the request was refused."""
 
 
 def with_notes(decision: Decision | None, notes: Sequence[Decision]) -> Decision | None:
@@ -46,25 +53,24 @@ def record_of(
     ``time`` is Unix seconds at arrival, ``latency`` seconds; ``principal`` and ``info`` are ``None`` for requests
     refused before they were known. ``impersonator`` is who acts as ``principal``, where that is somebody else.
     """
-    caller = impersonator or principal
-    actor = principal.name if principal is not None else ""
+    who, what, said = principal or _NOBODY, info or _NOTHING, decision or _UNDECIDED
     return RequestRecord(
         created_at=datetime.fromtimestamp(time, UTC),
-        tenant=(principal.tenant or "") if principal is not None else "",
-        space=info.cluster if info is not None else "",
-        actor=actor if impersonator is None else f"{impersonator.name} as {actor}",
-        verb=info.verb if info is not None else "",
-        path=info.path if info is not None else "",
+        path=what.path,
         code=status,
-        allowed=status not in (401, 403, 429) and info is not None,
-        authenticator=caller.authenticator if caller is not None else "",
-        credential=principal.credential_id if principal is not None else "",
-        step=decision.step if decision is not None else "",
-        reason=decision.reason if decision is not None else "",
-        trace=decision.trace if decision is not None else (),
+        allowed=status not in _REFUSED and info is not None,
+        tenant=who.tenant or "",
+        space=what.cluster,
+        actor=who.name if impersonator is None else f"{impersonator.name} as {who.name}",
+        verb=what.verb,
+        authenticator=(impersonator or who).authenticator,
+        credential=who.credential_id,
+        step=said.step,
+        reason=said.reason,
+        user_agent=user_agent,
+        trace=said.trace,
         latency=int(latency * 1_000_000),
         ip_address=source_ip or None,
-        user_agent=user_agent,
         request_id=audit_id,
     )
 

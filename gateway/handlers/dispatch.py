@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable
 from functools import partial
 from typing import Final
 
@@ -48,12 +49,14 @@ async def dispatch(runtime: Runtime, request: Request, recheck: Recheck) -> Resp
 
     Heavy bodies and large ones are charged to the tenant by what they cost; warnings go with every answer, refusals included.
     """
-    sent = weight(request.body) if request.body else 0
+    sent = 0
     request.light = runtime.heavy is not None and request.info.verb != "watch"
     request.in_turn = partial(runtime.compression.run, request.principal.tenant)
     # It holds nothing of the request, which would then stay, with its bodies, until the collector of cycles comes by.
     charge = request.charge = partial(_charge, runtime, request.principal, request.info)
-    request.charge_kept(len(request.body), values=sent if sent > HEAVY else 0)
+    if request.body:
+        sent = weight(request.body)
+        request.charge_kept(len(request.body), values=sent if sent > HEAVY else 0)
     answer: Response | Stream
     try:
         answer = await _handle(runtime, request, recheck)
@@ -81,16 +84,32 @@ def _charge(runtime: Runtime, principal: Principal, info: RequestInfo, cost: int
     runtime.throttle.charge(principal, info, cost, time.monotonic(), further=further)
 
 
-async def _handle(runtime: Runtime, request: Request, recheck: Recheck) -> Response | Stream:
+def _handle(runtime: Runtime, request: Request, recheck: Recheck) -> Awaitable[Response | Stream]:
     info = request.info
-    if info.is_resource and forwarding.concerns(info):
-        placement = await runtime.placements.of(info.cluster, info.namespace)
-        if placement is not None:
-            return await forwarding.forward(runtime, request, placement, recheck)
-    if webhooks.concerns(info):
-        return await webhooks.serve(runtime, request)
+    if info.is_resource:
+        if forwarding.concerns(info) and not runtime.placements.is_kept(info.cluster, info.namespace):
+            return _where_it_is(runtime, request, recheck)
+    elif webhooks.concerns(info):
+        return webhooks.serve(runtime, request)
+    return _here(runtime, request, recheck)
+
+
+async def _where_it_is(runtime: Runtime, request: Request, recheck: Recheck) -> Response | Stream:
+    placement = await runtime.placements.of(request.info.cluster, request.info.namespace)
+    if placement is not None:
+        return await forwarding.forward(runtime, request, placement, recheck)
+    return await _here(runtime, request, recheck)
+
+
+def _here(runtime: Runtime, request: Request, recheck: Recheck) -> Awaitable[Response | Stream]:
+    if indentation.is_wanted(request.info.path, request.query, request.headers):
+        return _indented(runtime, request, recheck)
+    return _answer(runtime, request, recheck)
+
+
+async def _indented(runtime: Runtime, request: Request, recheck: Recheck) -> Response | Stream:
     answer = await _answer(runtime, request, recheck)
-    if isinstance(answer, Stream) or not indentation.is_wanted(info.path, request.query, request.headers):
+    if isinstance(answer, Stream):
         return answer
     request.charge_bytes(len(answer.body))
     return await request.in_thread(len(answer.body), indentation.indented, answer)
@@ -102,13 +121,15 @@ async def _answer(runtime: Runtime, request: Request, recheck: Recheck) -> Respo
         return await _non_resource(runtime, request)
     if request.body:
         request.weigh(request.body)
-    await runtime.custom.ensure(info.cluster)
+    if not runtime.custom.is_ready(info.cluster):
+        await runtime.custom.ensure(info.cluster)
     require_acceptable(request)
     if info.subresource == "content" and (info.group, info.resource) == EXPORTS:
         return await virtualworkspace.serve(runtime, request, recheck)
     kind = runtime.catalogs.require(info)
     verbs.require(request, kind)
-    await tenants.require(runtime, request)
+    if tenants.is_elsewhere(request):
+        await tenants.require(runtime, info.tenant)
     if kind.deprecation:
         request.warnings.append(kind.deprecation)
     if info.subresource:

@@ -91,9 +91,13 @@ def not_found(kind: Kind, name: str) -> NotFound:
     )
 
 
-async def find(runtime: Runtime, key: Key, kind: Kind, *, cached: bool = False) -> Stored:
+async def find(runtime: Runtime, key: Key, kind: Kind) -> Stored:
     """The stored object. Raises ``NotFound``."""
-    stored = await runtime.store.get(key, cached=cached) or bootstrappolicy.found(key)
+    return _found(await runtime.store.get(key), key, kind)
+
+
+def _found(stored: Stored | None, key: Key, kind: Kind) -> Stored:
+    stored = stored or bootstrappolicy.found(key)
     if stored is None:
         raise not_found(kind, key.name)
     return stored
@@ -114,7 +118,8 @@ async def get(runtime: Runtime, request: Request, kind: Kind) -> Response:
     version = request.query.get("resourceVersion", "")
     if version not in ("", "0"):
         await runtime.store.list(selection(request, kind).range, limit=1, at_least=revision_of(version))
-    stored = await find(runtime, key_of(info, kind.resource, info.name), kind, cached=version == "0")
+    key = key_of(info, kind.resource, info.name)
+    stored = _found(await runtime.store.get(key, cached=version == "0"), key, kind)
     require_selected(request, kind, stored)
     return await show(request, kind, stored)
 

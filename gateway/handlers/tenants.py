@@ -25,15 +25,19 @@ async def serve(runtime: Runtime, request: Request, kind: Kind) -> Response:
     return await _delete(runtime, request, kind)
 
 
-async def require(runtime: Runtime, request: Request) -> None:
-    """Raise ``NotFound`` for a reading in a tenant that is not there: it must not seem to be empty."""
+def is_elsewhere(request: Request) -> bool:
+    """Whether somebody reads through another tenant's space, which need not be there."""
     info = request.info
-    at_home = info.tenant in (SYSTEM_TENANT, request.principal.tenant)
-    if info.verb not in ("list", "watch") or info.all_tenants or at_home:
-        return
-    key = _key(info.tenant)
+    if info.verb not in ("list", "watch") or info.all_tenants:
+        return False
+    return info.tenant not in (SYSTEM_TENANT, request.principal.tenant)
+
+
+async def require(runtime: Runtime, name: str) -> None:
+    """Raise ``NotFound`` for a tenant that is not there: it must not seem to be empty."""
+    key = _key(name)
     if await runtime.store.get(key, cached=True) is None and await runtime.store.get(key) is None:
-        raise NotFound(f'tenants "{info.tenant}" not found', kind="tenants", name=info.tenant)
+        raise NotFound(f'tenants "{name}" not found', kind="tenants", name=name)
 
 
 async def _create(runtime: Runtime, request: Request, kind: Kind) -> Response:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Final
 
 from gateway.handlers import deleting, patching, reading, watching, writing
 from gateway.http.messages import Request, Response, Stream
@@ -11,32 +12,37 @@ from gateway.process.streams import Recheck
 from gateway.resources.kinds import Kind
 from kube.requests.status import MethodNotAllowed
 
+_Handler = Callable[[Runtime, Request, Kind], Coroutine[Any, Any, Response]]
+_HANDLERS: Final[Mapping[str, _Handler]] = {
+    "get": reading.get,
+    "list": reading.list_,
+    "create": writing.create,
+    "update": writing.update,
+    "patch": patching.patch,
+    "delete": deleting.delete,
+    "deletecollection": deleting.delete_collection,
+}
 _READING_SCHEMAS: Final = frozenset({"create", "update", "patch"})
 
 
-async def perform(runtime: Runtime, request: Request, kind: Kind, recheck: Recheck) -> Response | Stream:
+def perform(runtime: Runtime, request: Request, kind: Kind, recheck: Recheck) -> Awaitable[Response | Stream]:
     """Answer a request for objects of a kind that are kept. Raises ``StatusError``."""
-    if request.info.verb in _READING_SCHEMAS:
+    verb = request.info.verb
+    if verb == "watch":
+        return watching.watch(runtime, request, kind, recheck)
+    handler = _HANDLERS.get(verb)
+    if handler is None:
+        raise not_allowed()
+    if verb in _READING_SCHEMAS:
         request.require_light(heavy=kind.is_heavy)
-        await kind.compile()
-    match request.info.verb:
-        case "get":
-            return await reading.get(runtime, request, kind)
-        case "list":
-            return await reading.list_(runtime, request, kind)
-        case "watch":
-            return await watching.watch(runtime, request, kind, recheck)
-        case "create":
-            return await writing.create(runtime, request, kind)
-        case "update":
-            return await writing.update(runtime, request, kind)
-        case "patch":
-            return await patching.patch(runtime, request, kind)
-        case "delete":
-            return await deleting.delete(runtime, request, kind)
-        case "deletecollection":
-            return await deleting.delete_collection(runtime, request, kind)
-    raise not_allowed()
+        if kind.resource.custom:
+            return _compiled(handler, runtime, request, kind)
+    return handler(runtime, request, kind)
+
+
+async def _compiled(handler: _Handler, runtime: Runtime, request: Request, kind: Kind) -> Response:
+    await kind.compile()
+    return await handler(runtime, request, kind)
 
 
 def not_allowed() -> MethodNotAllowed:

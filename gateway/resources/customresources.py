@@ -98,20 +98,27 @@ class CustomResources:
                 await asyncio.sleep(0)
             self._publish()
 
+    def is_ready(self, cluster: str) -> bool:
+        """Whether the catalog of a space holds what is installed there, so that ``ensure`` has nothing to do."""
+        if self._stale:
+            return False
+        if cluster not in self._own:
+            return cluster not in self._known
+        making = self._making.get(cluster)
+        if self._due[cluster] or (making is not None and making.locked()):
+            return False
+        self._own.move_to_end(cluster)
+        return True
+
     async def ensure(self, cluster: str) -> None:
         """Make sure that the catalog of a space holds what is installed there.
 
         What has changed since is read one definition a turn of the loop, by one request of all that wait.
         """
-        while True:
+        while not self.is_ready(cluster):
             if self._stale:
                 await self.load()
-            making = self._making.get(cluster)
-            if cluster in self._own and not self._due[cluster] and (making is None or not making.locked()):
-                self._own.move_to_end(cluster)
-                return
-            if cluster not in self._own and cluster not in self._known:
-                return
+                continue
             async with self._making.setdefault(cluster, asyncio.Lock()):
                 await self._make(cluster)
 

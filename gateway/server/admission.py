@@ -118,6 +118,11 @@ class Admission:
     compiled: Sequence[CompiledObjects[Any]]
     webhooks: WebhookCaller
 
+    @property
+    def resources(self) -> Sequence[tuple[str, str]]:
+        """What ``on_events`` looks at."""
+        return [each.resource for each in self.compiled]
+
     def on_events(self, events: Sequence[Event]) -> None:
         """Keep what is compiled of policies right; called by the store with every batch of its log."""
         for each in self.compiled:

@@ -17,10 +17,10 @@ from typing import Any, Final
 from access.authentication.anonymous import NOBODY
 from access.authentication.base import Credentials
 from access.authentication.clusterwebhooks import cluster_of
-from access.authentication.impersonation import impersonate
+from access.authentication.impersonation import asks_for_another, impersonate
 from access.authorization.tenancy.isolation import ALWAYS_ALLOWED
 from access.outsidebudget import begin_budget
-from access.requestlimits import RateLimited, Standing
+from access.requestlimits import Allowance, RateLimited
 from audit import tracing
 from audit.requestnames import request_name
 from gateway.filters.auditing import Trail, begin_trail, record_of, with_notes
@@ -134,12 +134,11 @@ class RequestPipeline:
     """One request on its way through the stages, with what is known of it so far."""
 
     __slots__ = (
-        "_charges",
+        "_allowance",
         "_cycle",
         "_headers",
         "_query",
         "_runtime",
-        "_standing",
         "audit_id",
         "decision",
         "impersonator",
@@ -153,13 +152,16 @@ class RequestPipeline:
         "trail",
     )
 
+    _throttle = staticmethod(throttle)
+    _authorize = staticmethod(authorize_with_trace)
+    _dispatch = staticmethod(dispatch.dispatch)
+
     def __init__(self, runtime: Runtime, cycle: RequestResponseCycle) -> None:
         self._runtime = runtime
         self._cycle = cycle
         self._headers: Mapping[bytes, bytes] = {}
         self._query: Mapping[str, str] = {}
-        self._standing: Standing | None = None
-        self._charges = 0
+        self._allowance: Allowance | None = None
         self.now = time.time()
         self.started = time.perf_counter()
         self.audit_id = random_uid()
@@ -208,7 +210,7 @@ class RequestPipeline:
         if cycle.method not in METHODS and not (cycle.method == "HEAD" and parse(*line).path in ALWAYS_ALLOWED):
             raise MethodNotAllowed("the server does not allow this method on the requested resource")
         parsed = parse(*line)
-        self._query = {name: values[0] for name, values in parsed.parameters.items()}
+        self._query = parsed.query
 
         authorization = self._headers.get(b"authorization")
         credentials = Credentials(
@@ -224,8 +226,8 @@ class RequestPipeline:
             raise
         info = self.info = self._resolve(principal.tenant)
         self._begin_trail(info)
-        self._standing, self._charges = await self._throttle(principal, info), runtime.throttle.charges
-        decision = self.decision = await self._authorize(principal, info)
+        self._allowance = await self._throttle(runtime, principal, info)
+        decision = self.decision = await self._authorize(runtime, principal, info)
         require_allowed(principal, info, decision)
 
         again = self._recheck(credentials, info)
@@ -252,7 +254,7 @@ class RequestPipeline:
             write=cycle.write_nowait,
             cut=cycle.abort,
         )
-        return await self._dispatch(request, again)
+        return await self._dispatch(runtime, request, again)
 
     def _refusal(self, error: StatusError) -> Response:
         answer = render(error, self._headers.get(b"accept", b""))
@@ -263,15 +265,6 @@ class RequestPipeline:
         if credentials.certificate is None and credentials.authorization is None and parsed.path in ALWAYS_ALLOWED:
             return NOBODY
         return await self._identify(credentials, self.now)
-
-    def _throttle(self, principal: Principal, info: RequestInfo) -> Awaitable[Standing | None]:
-        return throttle(self._runtime, principal, info)
-
-    def _authorize(self, principal: Principal, info: RequestInfo) -> Awaitable[Decision]:
-        return authorize_with_trace(self._runtime, principal, info)
-
-    def _dispatch(self, request: Request, again: Recheck) -> Awaitable[Response | Stream]:
-        return dispatch.dispatch(self._runtime, request, again)
 
     def _resolve(self, tenant: str | None) -> RequestInfo:
         """What the request is for when a user of this tenant sends it."""
@@ -285,6 +278,8 @@ class RequestPipeline:
         if self.principal is None:
             # Should the caller not be allowed to act as another, the refusal is recorded as the caller's.
             self.principal = caller
+        if not asks_for_another(self._headers):
+            return caller
         allowed = partial(authorize, self._runtime)
         acting = await impersonate(caller, self._cycle.headers, self._resolve, allowed)
         if acting is None:
@@ -331,11 +326,11 @@ class RequestPipeline:
 
     def _rate_lines(self) -> bytes:
         """What is left to the person or the tenant, for whoever gets the answer (AD6)."""
+        if self._allowance is not None:
+            return self._allowance.header_lines
         if self.principal is None or self.info is None:
             return b""
-        throttle, standing = self._runtime.throttle, self._standing
-        if standing is None or throttle.charges != self._charges:
-            standing = throttle.standing(self.principal, self.info, time.monotonic())
+        standing = self._runtime.throttle.standing(self.principal, self.info, time.monotonic())
         return standing.header_lines if standing is not None else b""
 
     async def _stream(self, stream: Stream) -> None:
@@ -382,11 +377,13 @@ class RequestPipeline:
             code=self.status,
             seconds=latency,
         )
-        decision = with_notes(self.decision, self.request.notes if self.request else ())
+        decision, request = self.decision, self.request
+        if request is not None and request.notes:
+            decision = with_notes(decision, request.notes)
         if self.trail is not None:
             # As in kube-apiserver, what nobody knows the sender of ends with the stage at which it is refused.
             stage = Stage.RESPONSE_STARTED if principal is None else Stage.RESPONSE_COMPLETE
-            self.trail.tell(stage, status=self.status, decision=decision, request=self.request, response=self.response)
+            self.trail.tell(stage, status=self.status, decision=decision, request=request, response=self.response)
         if self.status == 200 and principal is not None and cluster_of(principal):
             # The cluster's own audit has the request that it asked about; what was refused is recorded where it was.
             return
@@ -416,15 +413,29 @@ def _checked_headers(pairs: Sequence[tuple[bytes, bytes]]) -> Mapping[bytes, byt
 
     ``Connection`` may not name other headers: a proxy behind would drop what this server has decided by (HDR-02).
     """
-    headers: dict[bytes, bytes] = {}
-    for name, value in pairs:
-        if name == b"connection" and not _CONNECTION.issuperset(part.strip().lower() for part in value.split(b",")):
-            raise BadRequest("the Connection header names other headers")
-        if name in headers:
-            if name in _ONCE:
-                raise BadRequest(f"the header {name.decode()} is there more than once")
-            continue
-        headers[name] = value
+    headers = dict(pairs)
+    if len(headers) != len(pairs):
+        headers = _first_of_each(pairs)
+    connection = headers.get(b"connection")
+    if connection is not None:
+        _check_connection(connection)
     if b"host" not in headers:
         raise BadRequest("the Host header is missing")
     return headers
+
+
+def _first_of_each(pairs: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    headers: dict[bytes, bytes] = {}
+    for name, value in pairs:
+        if name == b"connection":
+            _check_connection(value)
+        if name not in headers:
+            headers[name] = value
+        elif name in _ONCE:
+            raise BadRequest(f"the header {name.decode()} is there more than once")
+    return headers
+
+
+def _check_connection(value: bytes) -> None:
+    if not _CONNECTION.issuperset(part.strip().lower() for part in value.split(b",")):
+        raise BadRequest("the Connection header names other headers")

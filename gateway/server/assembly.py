@@ -24,7 +24,7 @@ from access.authorization.build import build_authorization
 from access.authorization.modes.keystone import KeystoneAuthorizer
 from access.reloading import ReloadedFile
 from access.requestlimits import TenantThrottle
-from access.tenantlimits import StoredBounds, TenantLimits
+from access.tenantlimits import LIMITING, StoredBounds, TenantLimits
 from audit import tracing
 from audit.requests import RequestLog
 from gateway.controllers import manager
@@ -56,6 +56,8 @@ from gateway.upstream.placements import Placements
 from gateway.upstream.recording.recordings import Recordings
 from gateway.upstream.tokens import WorkspaceTokens
 from kube.authentication.serviceaccounttokens import load_verifying_keys
+from kube.customresources.definitions import CRDS
+from kube.objects.publications import NAMESPACES, PLACED_COPIES
 from kube.requests.logicalclusters import ROOT
 from kube.requests.status import AlreadyExists
 from kube.workspaces.objects import root_objects
@@ -168,21 +170,21 @@ async def build_runtime(
         )
         if traced:
             trace(runtime)
-        store.subscribe(custom.on_events, lost=custom.on_lost)
+        store.subscribe(custom.on_events, lost=custom.on_lost, resources=[CRDS])
         # What decides is kept right before open streams are looked at again.
         store.subscribe(authorization.on_events, lost=authorization.forget)
-        store.subscribe(admission.on_events, lost=admission.forget)
-        store.subscribe(cluster_namespaces.on_events, lost=cluster_namespaces.forget)
-        store.subscribe(tenant_limits.on_events, lost=tenant_limits.forget)
-        store.subscribe(stored_bounds.on_events, lost=stored_bounds.forget)
+        store.subscribe(admission.on_events, lost=admission.forget, resources=admission.resources)
+        store.subscribe(cluster_namespaces.on_events, lost=cluster_namespaces.forget, resources=[NAMESPACES])
+        store.subscribe(tenant_limits.on_events, lost=tenant_limits.forget, resources=LIMITING)
+        store.subscribe(stored_bounds.on_events, lost=stored_bounds.forget, resources=LIMITING)
         rights = PlacedRights(store, clusters, options.database_url)
         opened = OpenedObjects(store, clusters, options.database_url)
         counting = PlacedUsageController(store, admission.placed_quotas, clusters, tokens, options.database_url)
         copies = PlacedCopies(store, clusters, tokens, options.database_url)
-        store.subscribe(rights.on_events)
-        store.subscribe(opened.on_events)
+        store.subscribe(rights.on_events, resources=[NAMESPACES])
+        store.subscribe(opened.on_events, resources=[NAMESPACES])
         store.subscribe(counting.on_events)
-        store.subscribe(copies.on_events)
+        store.subscribe(copies.on_events, resources=[NAMESPACES, PLACED_COPIES])
         store.subscribe(runtime.on_events, lost=lambda: open_streams.reauthorize(None))
         await custom.load()
         await _first_objects(runtime)

@@ -118,7 +118,7 @@ class Gateway:
             request = Request(
                 principal=principal,
                 info=info,
-                query={name: values[0] for name, values in parsed.parameters.items()},
+                query=parsed.query,
                 parameters=parsed.parameters,
                 headers=headers,
                 raw_headers=tuple(headers.items()),

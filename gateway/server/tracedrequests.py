@@ -9,9 +9,11 @@ from __future__ import annotations
 import time
 
 from access.authentication.base import Credentials
-from access.requestlimits import Standing
+from access.requestlimits import Allowance
 from audit import tracing
 from audit.spans import RequestSpan, Traces
+from gateway.filters.authorization import authorize_with_trace, throttle
+from gateway.handlers import dispatch
 from gateway.http.messages import Request, Response, Stream
 from gateway.http.requestresponse import RequestResponseCycle
 from gateway.process.runtime import Runtime
@@ -56,20 +58,23 @@ class TracedPipeline(RequestPipeline):
         with tracing.span("resolution"):
             return super()._resolve(tenant)
 
-    async def _throttle(self, principal: Principal, info: RequestInfo) -> Standing | None:
+    @staticmethod
+    async def _throttle(runtime: Runtime, principal: Principal, info: RequestInfo) -> Allowance | None:
         with tracing.span("throttling"):
-            return await super()._throttle(principal, info)
+            return await throttle(runtime, principal, info)
 
-    async def _authorize(self, principal: Principal, info: RequestInfo) -> Decision:
+    @staticmethod
+    async def _authorize(runtime: Runtime, principal: Principal, info: RequestInfo) -> Decision:
         with tracing.span("authorization") as span:
-            decision = await super()._authorize(principal, info)
+            decision = await authorize_with_trace(runtime, principal, info)
             if span is not None:
                 span.set_attribute("tenantry.decision", "allow" if decision.allowed else "forbid")
             return decision
 
-    async def _dispatch(self, request: Request, again: Recheck) -> Response | Stream:
+    @staticmethod
+    async def _dispatch(runtime: Runtime, request: Request, recheck: Recheck) -> Response | Stream:
         with tracing.span(request.info.verb.capitalize()):
-            return await super()._dispatch(request, again)
+            return await dispatch.dispatch(runtime, request, recheck)
 
     async def _stream(self, stream: Stream) -> None:
         self.status = stream.status

@@ -14,9 +14,10 @@ import orjson
 
 from gateway.http.messages import ScopeFilter
 from kube.authorization.rbac import GROUP
+from kube.objects.publications import NAMESPACES
 from kube.requests.logicalclusters import is_tenant_space
 from store.interface import Store
-from store.types import Key, Range, Stored
+from store.types import Event, Key, Range, Stored
 from tenants.clusters.objects import CLUSTER_LABEL, WORKSPACE_LABEL
 
 _MARK: Final = CLUSTER_LABEL.encode()
@@ -60,6 +61,13 @@ class Placements:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: dict[tuple[str, str], tuple[Stored, Placement | None]] = {}
+        self._kept: set[tuple[str, str]] = set()
+        """Namespaces, by their spaces, that are not placed; of which nothing has been heard since that was seen."""
+        store.subscribe(self._on_events, lost=self._forget, resources=[NAMESPACES])
+
+    def is_kept(self, space: str, namespace: str) -> bool:
+        """Whether a namespace is known, without asking, to be there and not to be placed: nearly every request is for one."""
+        return (space, namespace) in self._kept and self._store.healthy
 
     async def of(self, space: str, namespace: str) -> Placement | None:
         """The placement of a namespace; ``None`` for a stored one, and for one that is not there.
@@ -75,6 +83,17 @@ class Placements:
         stored = self._store.peek(key) or await self._store.get(key, cached=True) or await self._store.get(key)
         return None if stored is None else self._remembered(stored)
 
+    def _on_events(self, events: Sequence[Event]) -> None:
+        for event in events:
+            space, group, resource, _, name = event.key
+            if (group, resource) == NAMESPACES:
+                self._kept.discard((space, name))
+                self._known.pop((space, name), None)
+
+    def _forget(self) -> None:
+        self._kept.clear()
+        self._known.clear()
+
     def _remembered(self, stored: Stored) -> Placement | None:
         place = (stored.key.space, stored.key.name)
         known = self._known.get(place)
@@ -83,7 +102,10 @@ class Placements:
         placement = placement_in(stored.data, stored.key)
         if len(self._known) >= _REMEMBERED:
             self._known.clear()
+            self._kept.clear()
         self._known[place] = (stored, placement)
+        if placement is None:
+            self._kept.add(place)
         return placement
 
     def shown(self, kind: tuple[str, str], among: ScopeFilter | None) -> ScopeFilter | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
@@ -138,6 +139,7 @@ def account_groups(name: str) -> tuple[str, ...]:
     return SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{namespace}"
 
 
+@lru_cache(maxsize=1024)
 def without_virtual_groups(groups: tuple[str, ...]) -> tuple[str, ...]:
     """The groups that somebody can bring along; virtual ones are given for single requests, by this server (KC2, KC10)."""
     for group in groups:

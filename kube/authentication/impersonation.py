@@ -20,7 +20,7 @@ from kube.authentication.userinfo import EXTRA_KEYS_MAX, EXTRA_VALUES_MAX, is_ex
 from kube.requests.names import is_dns_label, is_dns_subdomain
 from kube.requests.status import BadRequest
 
-_PREFIX: Final = b"impersonate-"
+PREFIX: Final = b"impersonate-"
 _USER: Final = b"impersonate-user"
 _UID: Final = b"impersonate-uid"
 _GROUP: Final = b"impersonate-group"
@@ -94,7 +94,7 @@ def impersonation_request_of(headers: Iterable[tuple[bytes, bytes]]) -> Imperson
     Any header with the prefix counts, so that a misspelt one is never taken for none; and an empty user is an error,
     where kube-apiserver lets the request run as the caller (HDR-01, HDR-04, HDR-07).
     """
-    asked = [(name.lower(), value) for name, value in headers if name[:12].lower() == _PREFIX]
+    asked = [(name.lower(), value) for name, value in headers if name[:12].lower() == PREFIX]
     if not asked:
         return None
     users: list[str] = []

@@ -49,6 +49,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 _TENANT_SUBRESOURCES: Final = frozenset({"status", "finalize"})
 _NO_PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
+_NO_QUERY: Final[Mapping[str, str]] = MappingProxyType({})
 _RBAC: Final = "rbac.authorization.k8s.io"
 
 
@@ -106,8 +107,8 @@ class ParsedRequest(NamedTuple):
     """A request line in parts, before it is known whose space a short path means.
 
     ``cluster`` is what ``/clusters/<path>`` said, ``tenant`` what ``tenants/<tenant>`` said (``*``: all of them), each
-    ``None`` when absent. ``parameters`` are the decoded query parameters, of which Kubernetes heeds the first value;
-    the legacy ``watch/`` prefix is translated into them, so that they and the resolved path say everything.
+    ``None`` when absent. ``parameters`` are the decoded query parameters, ``query`` the first value of each, which is
+    the one that Kubernetes heeds; the legacy ``watch/`` prefix is translated into them, so that they and the resolved path say everything.
     """
 
     method: str
@@ -124,6 +125,7 @@ class ParsedRequest(NamedTuple):
     name: str = ""
     rest: str = ""
     parameters: Mapping[str, tuple[str, ...]] = _NO_PARAMETERS
+    query: Mapping[str, str] = _NO_QUERY
 
 
 def not_found() -> NotFound:
@@ -187,6 +189,10 @@ def query_parameters(query: bytes) -> Mapping[str, tuple[str, ...]]:
     return parameters
 
 
+def _first_values(parameters: Mapping[str, tuple[str, ...]]) -> Mapping[str, str]:
+    return {name: values[0] for name, values in parameters.items()} if parameters else _NO_QUERY
+
+
 def _is_watch(parameters: Mapping[str, tuple[str, ...]]) -> bool:
     """Whether ``watch`` is asked for: any first value but ``false`` and ``0`` counts (URL-20)."""
     values = parameters.get("watch")
@@ -241,7 +247,9 @@ def parse(method: str, raw_path: bytes, query: bytes = b"") -> ParsedRequest:
         path = "/" + "/".join(segments)
         if b"%" in raw_path and not (path.isascii() and _PLAIN.fullmatch(path.encode())):
             raise not_found()
-        return ParsedRequest(method, path, cluster, None, method.lower(), parameters=parameters)
+        return ParsedRequest(
+            method, path, cluster, None, method.lower(), parameters=parameters, query=_first_values(parameters)
+        )
     group = "" if first == 1 else parts[1]
     version = parts[first]
     if (group and not is_dns_subdomain(group)) or not _IDENTIFIER.fullmatch(version):
@@ -276,6 +284,7 @@ def _export_content(method: str, raw_path: bytes, query: bytes, segments: list[s
         export,
         "/".join(segments[4:]),
         inner.parameters,
+        inner.query,
     )
 
 
@@ -355,6 +364,7 @@ def _resource(
         name,
         rest,
         parameters,
+        _first_values(parameters),
     )
 
 

@@ -6,10 +6,10 @@ A bucket is full until somebody takes from it. What it holds is a ``Level``, whi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 
-class Level(NamedTuple):
+@dataclass(slots=True)
+class Level:
     """How many tokens were there at ``at`` (seconds of any clock); below 0 they are owed."""
 
     tokens: float

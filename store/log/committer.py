@@ -222,12 +222,13 @@ class Committer:
         deadline = min(write.deadline for write in writes)
         doubtful, delay = False, 0.01
         while (left := deadline - monotonic()) > 0:
-            sent = False
+            sent, until = False, monotonic() + min(ATTEMPT_SECONDS, left)
             try:
-                async with asyncio.timeout(min(ATTEMPT_SECONDS, left)):
-                    await self._writer.ready()
-                    sent = True
-                    answer = answer_of(await self._writer.ask(COMMIT, parameters, form=BINARY))
+                if not self._writer.connected:
+                    async with asyncio.timeout(until - monotonic()):
+                        await self._writer.ready()
+                sent = True
+                answer = answer_of(await self._writer.ask_within(until - monotonic(), COMMIT, parameters, form=BINARY))
             except errors.LockNotAvailable:
                 pass
             except AWAY:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -96,15 +97,12 @@ def rows_of(operations: Sequence[Operation]) -> Rows:
     checked: list[Row] = []
     for operation in operations:
         key = operation.key
-        if not (key.space and key.resource and key.name):
-            raise ValueError("a key needs a space, a resource and a name")
-        text = "".join(key)
-        if "\0" in text or (len(text) * 4 > KEY_BYTES and len(text.encode()) > KEY_BYTES):
-            raise ValueError("a key is too long or holds a NUL character")
         if isinstance(operation, Check):
+            _require_sound(key)
             rows.append(row := Row(CHECK, key, operation.expected, "", b"", b""))
             checked.append(row)
             continue
+        require_sound(key)
         expected = 0 if isinstance(operation, Create) else operation.expected
         rows.append(Row(_TYPES[type(operation)], key, expected, *encode(operation.body)))
         if key in changed:
@@ -114,6 +112,19 @@ def rows_of(operations: Sequence[Operation]) -> Rows:
         if row.key in changed and changed[row.key] != row.expected:
             raise ValueError("a write expects two revisions of one object")
     return tuple(rows)
+
+
+def require_sound(key: Key) -> None:
+    """Raise ``ValueError`` for a key that no object may have."""
+    if not (key.space and key.resource and key.name):
+        raise ValueError("a key needs a space, a resource and a name")
+    text = "".join(key)
+    if "\0" in text or (len(text) * 4 > KEY_BYTES and len(text.encode()) > KEY_BYTES):
+        raise ValueError("a key is too long or holds a NUL character")
+
+
+_require_sound: Final = lru_cache(maxsize=1024)(require_sound)
+"""Of what is only checked: tenants, namespaces and policies, which are the same for most writes."""
 
 
 def encode(body: Mapping[str, Any]) -> tuple[str, bytes, bytes]:
@@ -207,19 +218,18 @@ def outcomes_of(writes: Sequence[Rows], answer: Answer) -> tuple[list[list[Store
     """What became of each write, and the events of those that hold."""
     outcomes: list[list[Stored] | PreconditionFailed] = []
     events: list[Event] = []
-    place = 0
+    found_by_row = zip(answer.given, answer.met, answer.met_data, strict=True)
     for rows in writes:
         results: list[Stored] = []
         refusal: PreconditionFailed | None = None
         for row in rows:
-            given, found, data = answer.given[place], answer.met[place] or 0, answer.met_data[place]
-            place += 1
+            given, met, data = next(found_by_row)
             if given is not None:
                 kept = b"%b%d%b" % (row.head, given, row.tail)
                 results.append(Stored(row.key, given, kept))
                 events.append(Event(_EVENTS[row.type], row.key, given, kept, data))
-            elif refusal is None and (found != row.expected or (not found and row.type in _NEED_A_ROW)):
-                refusal = PreconditionFailed(row.key, Stored(row.key, found, data) if found and data else None)
+            elif refusal is None and ((met or 0) != row.expected or (not met and row.type in _NEED_A_ROW)):
+                refusal = PreconditionFailed(row.key, Stored(row.key, met, data) if met and data else None)
         if refusal is None and not results and any(row.type != CHECK for row in rows):
             # It was sent again, and what it met the first time is no more.
             refusal = PreconditionFailed(rows[0].key, None)

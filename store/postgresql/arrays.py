@@ -55,6 +55,12 @@ def _header(element: int, count: int) -> bytes:
     return _HEADER.pack(1, 1, element, count, 1) if count else _HEADER.pack(0, 0, element, 0, 0)[:12]
 
 
+@lru_cache(maxsize=256)
+def _pairs(count: int) -> Struct:
+    """Lengths and items of a ``bigint[]``."""
+    return Struct("!" + "iq" * count)
+
+
 @lru_cache(maxsize=4096)
 def _text(item: str) -> bytes:
     """Most are words that come again with each write: spaces, groups, resources."""
@@ -66,14 +72,19 @@ def _texts(value: Texts) -> bytes:
     return _header(_TEXT, len(value.items)) + b"".join(map(_text, value.items))
 
 
+@lru_cache(maxsize=4096)
+def _bigint(item: int | None) -> bytes:
+    """Many come again with each write: places in it, and revisions of what is only checked."""
+    return _NULL if item is None else _BIGINT.pack(8, item)
+
+
 def _blobs(value: Blobs) -> bytes:
     items = [_NULL if item is None else _LENGTH.pack(len(item)) + item for item in value.items]
     return _header(_BYTEA, len(items)) + b"".join(items)
 
 
 def _bigints(value: Bigints) -> bytes:
-    items = [_NULL if item is None else _BIGINT.pack(8, item) for item in value.items]
-    return _header(_INT8, len(items)) + b"".join(items)
+    return _header(_INT8, len(value.items)) + b"".join(map(_bigint, value.items))
 
 
 class _TextsDumper(Dumper):
@@ -130,8 +141,11 @@ def dumped(parameters: Sequence[Parameter]) -> list[bytes | None]:
 def bigints(data: bytes | None) -> list[int | None]:
     """The items of a ``bigint[]`` in the binary form."""
     items: list[int | None] = []
-    if data is None:
+    if data is None or len(data) < _HEADER.size:
         return items
+    _, has_nulls, _, count, _ = _HEADER.unpack_from(data)
+    if not has_nulls:
+        return list(_pairs(count).unpack_from(data, _HEADER.size)[1::2])
     position, end = _HEADER.size, len(data)
     while position < end:
         # A length of -1 stands for NULL.
@@ -149,6 +163,10 @@ def blobs(data: bytes | None) -> list[bytes | None]:
     items: list[bytes | None] = []
     if data is None or len(data) < _HEADER.size:
         return items
+    count: int = _HEADER.unpack_from(data)[3]
+    if len(data) == _HEADER.size + count * _LENGTH.size and data.endswith(_NULL * count):
+        # Of a batch of new objects, which are most, nothing was there before.
+        return [None] * count
     position = _HEADER.size
     while position < len(data):
         (length,) = _LENGTH.unpack_from(data, position)

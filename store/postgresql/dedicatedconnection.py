@@ -79,6 +79,19 @@ class DedicatedConnection:
                 self.close()
             raise
 
+    async def ask_within(
+        self, seconds: float, statement: str, parameters: Sequence[Parameter] = (), *, form: pq.Format = TEXT
+    ) -> PGresult:
+        """``ask`` on a connection that is open, which is given up with a ``TimeoutError`` when there is no answer in time.
+
+        It takes a timer alone; ``asyncio.timeout`` costs as much as the question.
+        """
+        timer = asyncio.get_running_loop().call_later(seconds, self.give_up)
+        try:
+            return await self.ask(statement, parameters, form=form)
+        finally:
+            timer.cancel()
+
     def close(self) -> None:
         """Hang up; the next question opens the connection anew."""
         connection, self._connection = self._connection, None

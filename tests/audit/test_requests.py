@@ -156,7 +156,7 @@ def test_invented_names_do_not_fill_the_memory():
     for record in flood:
         log.put_nowait(record)
     assert len(log._seen) <= audit_requests._KINDS + 10
-    assert len(log._rows) + sum(record.count for record in log._more.values()) == 30_000
+    assert len(log._rows) + sum(record.times for record in log._more.values()) == 30_000
 
 
 def test_allowed_requests_are_dropped_and_counted_while_refusals_are_kept():
@@ -166,7 +166,7 @@ def test_allowed_requests_are_dropped_and_counted_while_refusals_are_kept():
     log.put_nowait(make_record(code=403, allowed=False))
     assert log.dropped == 5
     assert len(log._rows) == BOUND
-    assert sum(record.count for record in log._more.values()) == 1
+    assert sum(record.times for record in log._more.values()) == 1
 
 
 def test_what_strangers_may_ask_takes_no_tenants_place():
@@ -175,7 +175,7 @@ def test_what_strangers_may_ask_takes_no_tenants_place():
     for _ in range(BOUND + 5):
         log.put_nowait(make_record(tenant="", actor="", verb="get", path="/healthz"))
     assert len(log._rows) == REFUSALS_IN_FULL
-    assert sum(record.count for record in log._more.values()) == BOUND + 5 - REFUSALS_IN_FULL
+    assert sum(record.times for record in log._more.values()) == BOUND + 5 - REFUSALS_IN_FULL
     log.put_nowait(make_record(verb="create"))
     assert (log.dropped, log._rows[-1].verb) == (0, "create")
 
@@ -346,7 +346,7 @@ def test_sampled_reads_are_counted_by_person_verb_space_and_namespace(reads, in_
 
     told = Counter[tuple[str, ...]]()
     for row in rows:
-        told[row.actor, row.verb, row.space, namespace(row.path)] += row.count
+        told[row.actor, row.verb, row.space, namespace(row.path)] += row.times
     asked = Counter((actor, verb, space, namespace(path)) for actor, verb, space, path in reads)
     assert told == asked
     full = Counter((row.actor, row.verb, row.space, namespace(row.path)) for row in log._rows)

@@ -113,6 +113,7 @@ class ValidatingAdmissionWebhook(NoopPlugin):
     """Kubernetes' plug-in of this name: all are asked at once, and the first in order that refuses is the answer."""
 
     name = "ValidatingAdmissionWebhook"
+    system_only = True
 
     def __init__(self, configured: Configured, questions: AdmissionQuestions, caller: WebhookCaller) -> None:
         self._configured = configured
@@ -147,6 +148,7 @@ class MutatingAdmissionWebhook(NoopPlugin):
     """
 
     name = "MutatingAdmissionWebhook"
+    system_only = True
 
     def __init__(
         self, configured: Configured, questions: AdmissionQuestions, caller: WebhookCaller, completed: Completed

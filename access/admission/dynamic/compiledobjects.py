@@ -26,7 +26,7 @@ class CompiledObjects(Generic[T]):
 
     def __init__(self, store: Reader, plural: str, read: Callable[[Mapping[str, Any]], T]) -> None:
         self._store = store
-        self._plural = plural
+        self.resource = (GROUP, plural)
         self._read = read
         self._kept: dict[tuple[str, str, int], T] = {}
         self._changes = 0
@@ -38,7 +38,7 @@ class CompiledObjects(Generic[T]):
         """Read anew what was written; called by the store with every batch of its log."""
         for event in events:
             key = event.key
-            if key.resource == self._plural and key.group == GROUP and key.space == ROOT:
+            if key[1:3] == self.resource and key.space == ROOT:
                 self.forget()
                 return
 
@@ -58,7 +58,7 @@ class CompiledObjects(Generic[T]):
             # 1. What is written while this reads makes it void for others, not for this request, which came before it.
             # 2. What a definition's generation has not changed is not compiled again.
             changes = self._changes
-            listing = await self._store.list(Range(ROOT, GROUP, self._plural), cached=True)
+            listing = await self._store.list(Range(ROOT, *self.resource), cached=True)
             kept: dict[tuple[str, str, int], T] = {}
             found: dict[str, T] = {}
             for item in listing.items:

@@ -31,6 +31,7 @@ class MutatingAdmissionPolicy(NoopPlugin):
     """Kubernetes' plug-in of this name: one policy after the other, each about what those before it have made."""
 
     name = "MutatingAdmissionPolicy"
+    system_only = True
 
     def __init__(
         self,

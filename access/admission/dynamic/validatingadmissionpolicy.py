@@ -26,6 +26,7 @@ class ValidatingAdmissionPolicy(NoopPlugin):
     """Kubernetes' plug-in of this name: the first refusal is the answer, after all policies have spoken."""
 
     name = "ValidatingAdmissionPolicy"
+    system_only = True
 
     def __init__(self, invocations: PolicyInvocations[Policy], questions: AdmissionQuestions) -> None:
         self._invocations = invocations

@@ -24,6 +24,7 @@ class NamespaceLifecycle(NoopPlugin):
     """
 
     name = "NamespaceLifecycle"
+    operations = frozenset({CREATE, DELETE})
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -31,15 +32,15 @@ class NamespaceLifecycle(NoopPlugin):
     async def validate(self, attributes: Attributes) -> Sequence[Operation]:
         """Hold the namespace as it is; raises ``NotFound`` and ``Forbidden`` in kube-apiserver's words."""
         resource = attributes.resource
-        if attributes.operation == DELETE and not resource.group and resource.plural == "namespaces":
-            if attributes.name in IMMORTAL:
+        if attributes.operation == DELETE:
+            if not resource.group and resource.plural == "namespaces" and attributes.name in IMMORTAL:
                 raise Forbidden(
                     f'namespaces "{attributes.name}" is forbidden: this namespace may not be deleted',
                     kind="namespaces",
                     name=attributes.name,
                 )
             return ()
-        if attributes.operation != CREATE or not attributes.namespace or not resource.namespaced:
+        if not attributes.namespace or not resource.namespaced:
             return ()
         key = Key(attributes.cluster, "", "namespaces", "", attributes.namespace)
         stored = self._store.peek(key) or await self._store.get(key, cached=True) or await self._store.get(key)

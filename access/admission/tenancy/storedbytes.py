@@ -27,6 +27,7 @@ class StoredBytes(NoopPlugin):
     """
 
     name = "StoredBytes"
+    operations = frozenset({CREATE, UPDATE})
 
     def __init__(self, store: Store, bound_of: Callable[[str], Awaitable[int]]) -> None:
         self._store = store
@@ -35,7 +36,7 @@ class StoredBytes(NoopPlugin):
     async def validate(self, attributes: Attributes) -> Sequence[Operation]:
         """Raises ``Forbidden`` for a dry run without room; else the commit does, by ``attributes.room``."""
         new, old = attributes.object, attributes.old
-        if attributes.operation not in (CREATE, UPDATE) or new is None or attributes.principal.is_system:
+        if new is None or attributes.principal.is_system:
             return ()
         tenant = tenant_of(attributes.cluster)
         limit = await self._bound_of(tenant) if tenant != SYSTEM_TENANT else 0

@@ -24,6 +24,7 @@ class TenantLifecycle(NoopPlugin):
     """
 
     name = "TenantLifecycle"
+    operations = frozenset({CREATE})
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -31,7 +32,7 @@ class TenantLifecycle(NoopPlugin):
     async def validate(self, attributes: Attributes) -> Sequence[Operation]:
         """Hold the tenant as it is; raises ``NotFound`` and ``Forbidden``."""
         tenant = tenant_of(attributes.cluster)
-        if attributes.operation != CREATE or tenant == SYSTEM_TENANT:
+        if tenant == SYSTEM_TENANT:
             return ()
         key = Key(ROOT, "", "tenants", "", tenant)
         stored = self._store.peek(key) or await self._store.get(key, cached=True) or await self._store.get(key)

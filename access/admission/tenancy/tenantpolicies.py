@@ -15,19 +15,20 @@ from kube.requests.logicalclusters import ROOT, tenant_of
 from kube.requests.names import SYSTEM_TENANT
 from kube.requests.status import Forbidden, forbidden_object
 from store.interface import Store
-from store.types import Check, Key, Operation, Stored
+from store.types import Check, Event, Key, Operation
 from tenants.clusters.objects import tier_of_namespace
-from tenants.policies import kept_rules, tenant_policies_key, tier_policies_key
+from tenants.policies import OF_TENANTS, OF_TIERS, kept_rules, tenant_policies_key, tier_policies_key
 
 _REMEMBERED: Final = 4096
+_NAMESPACES: Final = ("", "namespaces")
+_RESTS_ON: Final = (_NAMESPACES, ("", "tenants"), OF_TIERS, OF_TENANTS)
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyInForce:
-    """What holds in a namespace, and the objects that it rests on, as they were read; ``None`` is one that is not there."""
+    """What holds in a namespace."""
 
     policy: Policy
-    rests_on: Sequence[tuple[Key, Stored | None]]
     checks: Sequence[Check]
     """What a write holds that was judged by it."""
     _judged: dict[tuple[str, str], bool] = field(default_factory=dict)
@@ -51,6 +52,8 @@ class TenantPolicies:
         self._store = store
         self._everybodys = everybodys
         self._known: dict[tuple[str, str], PolicyInForce] = {}
+        self._changes = 0
+        store.subscribe(self._on_events, lost=self._forget, resources=_RESTS_ON)
 
     async def of(self, cluster: str, namespace: str, *, newest: bool = True) -> PolicyInForce:
         """What holds in a namespace of a tenant's space or of a workspace below it.
@@ -59,12 +62,28 @@ class TenantPolicies:
         """
         place = cluster, namespace
         known = self._known.get(place)
-        if not newest and known is not None and self._store.holds(known.rests_on):
+        if known is not None and not newest and self._store.healthy:
             return known
-        if len(self._known) >= _REMEMBERED:
-            self._known.clear()
-        found = self._known[place] = await self._read(cluster, namespace, newest=newest)
+        before = self._changes
+        found = await self._read(cluster, namespace, newest=newest)
+        if before == self._changes:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[place] = found
         return found
+
+    def _on_events(self, events: Sequence[Event]) -> None:
+        for event in events:
+            space, group, resource, _, name = event.key
+            if (group, resource) == _NAMESPACES:
+                self._changes += 1
+                self._known.pop((space, name), None)
+            elif (group, resource) in _RESTS_ON:
+                self._forget()
+
+    def _forget(self) -> None:
+        self._changes += 1
+        self._known.clear()
 
     async def _read(self, cluster: str, namespace: str, *, newest: bool) -> PolicyInForce:
         tenant = tenant_of(cluster)
@@ -80,7 +99,6 @@ class TenantPolicies:
         )
         return PolicyInForce(
             policy,
-            [(home, owner), *([(place, found)] if namespace else []), *kept],
             [Check(key, stored.revision if stored is not None else 0) for key, stored in kept],
         )
 

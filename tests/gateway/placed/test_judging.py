@@ -27,7 +27,7 @@ class Policies:
     """The same for every namespace."""
 
     async def of(self, cluster: str, namespace: str, *, newest: bool = True) -> PolicyInForce:
-        return PolicyInForce(Policy(tolerations=tuple(f"k{number}" for number in range(100))), (), ())
+        return PolicyInForce(Policy(tolerations=tuple(f"k{number}" for number in range(100))), ())
 
 
 async def never() -> Any:

@@ -1,0 +1,51 @@
+"""Where a namespace lives, as the processes of an API server know it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.upstream.placements import Placements
+from kube.objects.publications import NAMESPACES
+from store.engine import Engine
+from store.types import Create, Delete, Key, Stored, Update
+from tenants.clusters.objects import CLUSTER_LABEL, WORKSPACE_LABEL
+
+SPACE = "root:places"
+
+
+def namespace(name: str, **labels: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "uid": f"uid-{name}", "labels": labels},
+        "status": {"phase": "Active"},
+    }
+
+
+async def test_a_namespace_is_taken_for_a_stored_one_until_anybody_changes_it(new_database: str) -> None:
+    """GW18: and is asked for again then; one that is placed, or not there, never is."""
+    async with Engine(new_database) as store, Engine(new_database) as other:
+        placements = Placements(store)
+        key = Key(SPACE, *NAMESPACES, "", "one")
+
+        async def seen() -> tuple[bool, bool]:
+            # A reading that waits for what others have written.
+            there = await store.get(key) is not None
+            before = placements.is_kept(SPACE, "one")
+            placement = await placements.of(SPACE, "one")
+            assert placements.is_kept(SPACE, "one") is (there and placement is None)
+            return before, placement is not None
+
+        assert await seen() == (False, False)
+        stored: Stored = (await other.commit(Create(key, namespace("one"))))[0]
+        assert await seen() == (False, False)
+        assert await seen() == (True, False)
+        labels = {CLUSTER_LABEL: "east", WORKSPACE_LABEL: "uid"}
+        stored = (await other.commit(Update(key, stored.revision, namespace("one", **labels))))[0]
+        assert await seen() == (False, True)
+        assert await seen() == (False, True)
+        stored = (await other.commit(Update(key, stored.revision, namespace("one"))))[0]
+        assert await seen() == (False, False)
+        assert placements.is_kept(SPACE, "one")
+        await other.commit(Delete(key, stored.revision, namespace("one")))
+        assert await seen() == (False, False)
