@@ -34,6 +34,9 @@ _REQUESTS: Final = "requests."
 _PLAIN_COUNTS: Final = frozenset({"configmaps", "replicationcontrollers", "resourcequotas", "secrets"})
 """Kinds of the core group whose number is limited by their bare name as well as by ``count/…``."""
 
+_NAMES_MAX: Final = 256
+"""Resources of which it is remembered what limits them: there are fewer, but anybody may ask about any."""
+
 COUNTED_METADATA: Final = ("annotations", "deletionTimestamp", "deletionGracePeriodSeconds")
 """What of an object's metadata says how much it takes, or whether it is within a scope."""
 
@@ -93,11 +96,11 @@ class Quota:
     _names: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def names(self, group: str, resource: str) -> tuple[str, ...]:
-        """Those by which it limits a resource. Asked of every write; remembered where it limits any, so of few."""
-        found = self._names.get((group, resource), ())
-        if not found:
+        """Those by which it limits a resource. Asked of every write, so that it is remembered."""
+        found = self._names.get((group, resource))
+        if found is None:
             found = tuple(name for name in self.hard if _concerns(name, group, resource))
-            if found:
+            if len(self._names) < _NAMES_MAX:
                 self._names[group, resource] = found
         return found
 
