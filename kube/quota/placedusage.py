@@ -118,7 +118,7 @@ class PlacedUsage(NamedTuple):
         if not changes:
             return self
         reserved = self.reserved.with_changes(changes)
-        done = dict(reserved.done())
+        done = dict(reserved.done()) if reserved.done_at_most > _DONE_MOST else {}
         if len(done) <= _DONE_MOST:
             return self._replace(reserved=reserved)
         counted = add(self.counted, _sum(*(each.amounts for each in done.values())))

@@ -165,6 +165,11 @@ class Reservations(Mapping[str, Reservation]):
         """Those that their cluster has done."""
         return self._found(_DONE, lambda each: each.done)
 
+    @property
+    def done_at_most(self) -> int:
+        """No more than this are done, without a look at them."""
+        return len(self._kept.found.get(_DONE, ())) + len(self._changed)
+
     def _found(self, handle: _Handle, matches: Callable[[Reservation], bool]) -> Iterator[tuple[str, Reservation]]:
         by_request = self._kept.by_request
         for name in self._kept.found.get(handle, ()):
