@@ -187,8 +187,8 @@ class Catalog:
     """
 
     def __init__(self, resources: Iterable[Resource]) -> None:
-        unique = {(resource.group, resource.plural): resource for resource in resources}
-        self._resources = tuple(unique.values())
+        self._by_place = {(resource.group, resource.plural): resource for resource in resources}
+        self._resources = tuple(self._by_place.values())
         self._by_plural: dict[tuple[str, str, str], Resource] = {}
         self._by_kind: dict[tuple[str, str, str], Resource] = {}
         self._by_version: dict[tuple[str, str], list[Resource]] = {}
@@ -221,7 +221,7 @@ class Catalog:
 
     def by_group_resource(self, group: str, plural: str) -> Resource | None:
         """The resource of that plural name whatever its version (RBAC, quota), or ``None``."""
-        return next((r for r in self._resources if r.plural == plural and r.group == group), None)
+        return self._by_place.get((group, plural))
 
     @cached_property
     def _groups(self) -> dict[str, tuple[str, ...]]:

@@ -15,7 +15,7 @@ Finding = tuple[str, str, str, str]
 
 def mapping(value: Any) -> Body:
     """An object; empty for anything else."""
-    return value if isinstance(value, Mapping) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def members(value: Any) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from kube.policies.bodies import Body, Finding, mapping, members, missing_labels, only, text
@@ -20,17 +20,11 @@ _PRESSURE: Final = "node.kubernetes.io/memory-pressure:NoSchedule"
 def findings(policy: Policy, pod: Body, at: str) -> Iterator[Finding]:
     """What a pod, or a template of pods, does that the policy does not allow; ``at`` is before its fields' paths."""
     spec, where = mapping(pod.get("spec")), f"{at}spec"
-    yield from missing_labels(policy.required_labels, pod, at)
-    yield from _node(policy, spec, where)
-    affinity = mapping(spec.get("affinity"))
-    yield from _node_affinity(
-        policy.node_labels, mapping(affinity.get("nodeAffinity")), f"{where}.affinity.nodeAffinity"
-    )
-    for kind in ("podAffinity", "podAntiAffinity"):
-        yield from _pod_affinity(policy.affinity_namespaces, mapping(affinity.get(kind)), f"{where}.affinity.{kind}")
-    yield from _tolerations(policy.tolerations, spec, where)
-    yield from _classes(policy, spec, where)
-    yield from _images(policy.registries, spec, where)
+    if policy.required_labels:
+        yield from missing_labels(policy.required_labels, pod, at)
+    for fields, look in _LOOKS:
+        if not fields.isdisjoint(spec):
+            yield from look(policy, spec, where)
 
 
 def _node(policy: Policy, spec: Body, at: str) -> Iterator[Finding]:
@@ -42,6 +36,13 @@ def _node(policy: Policy, spec: Body, at: str) -> Iterator[Finding]:
         if not _is_open(policy.node_labels, str(key), label):
             said = f"nodes cannot be chosen by {label}: remove it; {only(policy.node_labels)}"
             yield "node_labels", f"{at}.nodeSelector[{key}]", label, said
+
+
+def _affinity(policy: Policy, spec: Body, at: str) -> Iterator[Finding]:
+    affinity = mapping(spec.get("affinity"))
+    yield from _node_affinity(policy.node_labels, mapping(affinity.get("nodeAffinity")), f"{at}.affinity.nodeAffinity")
+    for kind in ("podAffinity", "podAntiAffinity"):
+        yield from _pod_affinity(policy.affinity_namespaces, mapping(affinity.get(kind)), f"{at}.affinity.{kind}")
 
 
 def _node_affinity(allowed: Names, affinity: Body, at: str) -> Iterator[Finding]:
@@ -89,7 +90,8 @@ def _pod_affinity(allowed: Names, affinity: Body, at: str) -> Iterator[Finding]:
                 yield "affinity_namespaces", f"{where}.namespaces[{index}]", str(name), said
 
 
-def _tolerations(allowed: Names, spec: Body, at: str) -> Iterator[Finding]:
+def _tolerations(policy: Policy, spec: Body, at: str) -> Iterator[Finding]:
+    allowed = policy.tolerations
     if allowed is None:
         return
     for index, toleration in enumerate(members(spec.get("tolerations"))):
@@ -128,7 +130,8 @@ def _classes(policy: Policy, spec: Body, at: str) -> Iterator[Finding]:
         yield "runtime_classes", f"{at}.runtimeClassName", name, said
 
 
-def _images(allowed: Names, spec: Body, at: str) -> Iterator[Finding]:
+def _images(policy: Policy, spec: Body, at: str) -> Iterator[Finding]:
+    allowed = policy.registries
     if allowed is None:
         return
     named = [
@@ -144,6 +147,16 @@ def _images(allowed: Names, spec: Body, at: str) -> Iterator[Finding]:
         if image and not comes_from(image, allowed):
             said = f'the image "{image}" is {repository(image)}, which is not allowed; {only(allowed)}'
             yield "registries", where, image, said
+
+
+_LOOKS: Final[tuple[tuple[frozenset[str], Callable[[Policy, Body, str], Iterator[Finding]]], ...]] = (
+    (frozenset({"nodeName", "nodeSelector"}), _node),
+    (frozenset({"affinity"}), _affinity),
+    (frozenset({"tolerations"}), _tolerations),
+    (frozenset({"priorityClassName", "runtimeClassName"}), _classes),
+    (frozenset({"initContainers", "containers", "ephemeralContainers", "volumes"}), _images),
+)
+"""Who looks at a pod's spec, and at which of its fields: most pods have few of them."""
 
 
 def _is_open(allowed: Names, key: str, label: str) -> bool:

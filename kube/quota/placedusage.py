@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import Any, Final, NamedTuple
 
 from kube.quota.podresources import Amounts, add, amounts, larger, subtract
 from kube.quota.quantities import Quantity
-from kube.quota.reservations import Reservation, Reservations, written
+from kube.quota.reservations import NOTHING, Reservation, Reservations, written
 
 _DONE_MOST: Final = 64
 """More that is done than this is counted without another look."""
@@ -30,15 +28,14 @@ class Counted(NamedTuple):
     used: Amounts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacedUsage:
+class PlacedUsage(NamedTuple):
     """``counted`` was there when somebody looked; ``reserved`` is on its way, or done since, by request.
 
     Each time that what was counted is replaced is another ``turn``: what was seen in the one before says nothing any more.
     """
 
-    counted: Amounts = field(default_factory=dict)
-    reserved: Reservations = field(default_factory=Reservations)
+    counted: Amounts = NOTHING
+    reserved: Reservations = Reservations()
     turn: int = 0
     objects: int = 0
     """How many objects the last look found, of the kinds that the quota counts."""
@@ -55,7 +52,7 @@ class PlacedUsage:
 
     def with_reservation(self, request: str, reservation: Reservation) -> PlacedUsage:
         """One more write is on its way."""
-        return replace(self, reserved=self.reserved.put(request, reservation))
+        return self._replace(reserved=self.reserved.put(request, reservation))
 
     def asked_again(self, write: Reservation) -> PlacedUsage | None:
         """With what is taken for a write that a cluster has asked about before; ``None`` where it has not.
@@ -65,9 +62,9 @@ class PlacedUsage:
         """
         for name, each in self.reserved.about(write):
             amounts = larger(each.amounts, write.amounts)
-            taken = replace(each, amounts=amounts, until=max(each.until, write.until))
+            taken = each._replace(amounts=amounts, until=max(each.until, write.until))
             own = f"{write.uid}/{write.version}" if write.version else name
-            return replace(self, reserved=self.reserved.put(name, None).put(own, taken))
+            return self._replace(reserved=self.reserved.put(name, None).put(own, taken))
         return None
 
     def under_way(self, write: Reservation) -> str | None:
@@ -85,8 +82,8 @@ class PlacedUsage:
 
     def passed_on(self, request: str, write: Reservation) -> PlacedUsage:
         """What a request has taken is for this write, which a cluster asks about: it may be settled and seen."""
-        taken = replace(
-            self.reserved[request], until=write.until, what=write.what, uid=write.uid, version=write.version
+        taken = self.reserved[request]._replace(
+            until=write.until, what=write.what, uid=write.uid, version=write.version
         )
         return self.with_reservation(request, taken)
 
@@ -99,7 +96,7 @@ class PlacedUsage:
         for name, each in list(self.reserved.making(write.what)):
             if each.uid and each.uid != write.uid:
                 reserved = reserved.put(name, None).put(f"{each.uid}/{each.version}", each)
-        return replace(self, reserved=reserved)
+        return self._replace(reserved=reserved)
 
     def without(self, request: str) -> PlacedUsage:
         """A write has come to nothing: what was seen by its name is another's.
@@ -107,31 +104,32 @@ class PlacedUsage:
         Of a change that its cluster was asked about nobody knows whether it was the request's: two of one version ask for
         the same, and one of them may be made. It is over when it is seen, or at its end.
         """
-        found = self.reserved.get(request)
+        found = self.reserved.of(request)
         if found is None:
             return self
         if found.uid and found.version:
-            return replace(self, reserved=self.reserved.put(request, None).put(f"{found.uid}/{found.version}", found))
-        return replace(self, counted=add(self.counted, found.seen), reserved=self.reserved.put(request, None))
+            return self._replace(reserved=self.reserved.put(request, None).put(f"{found.uid}/{found.version}", found))
+        return self._replace(counted=add(self.counted, found.seen), reserved=self.reserved.put(request, None))
 
-    def confirmed(self, request: str) -> PlacedUsage:
-        """A write is done: the total stays."""
-        found = self.reserved.get(request)
-        if found is None:
+    def confirmed(self, *requests: str) -> PlacedUsage:
+        """Writes are done: the total stays."""
+        known = ((request, self.reserved.of(request)) for request in requests)
+        changes = {request: each._replace(done=True) for request, each in known if each is not None}
+        if not changes:
             return self
-        confirmed = self.with_reservation(request, replace(found, done=True))
-        done = list(confirmed.reserved.done())
+        reserved = self.reserved.with_changes(changes)
+        done = dict(reserved.done()) if reserved.done_at_most > _DONE_MOST else {}
         if len(done) <= _DONE_MOST:
-            return confirmed
-        counted, reserved = self.counted, confirmed.reserved
-        for name, each in done:
-            counted, reserved = add(counted, each.amounts), reserved.put(name, None)
-        return replace(self, counted=counted, reserved=reserved, turn=self.turn + 1)
+            return self._replace(reserved=reserved)
+        counted = add(self.counted, _sum(*(each.amounts for each in done.values())))
+        reserved = reserved.with_changes(dict.fromkeys(done))
+        return self._replace(counted=counted, reserved=reserved, turn=self.turn + 1)
 
-    def found(self, uid: str) -> PlacedUsage:
-        """An object is there, so its creation is done; a change of it may still be on its way. The total stays."""
-        done = [name for name, each in self.reserved.creating(uid) if not each.done] if uid else []
-        return reduce(PlacedUsage.confirmed, done, self)
+    def found(self, *uids: str) -> PlacedUsage:
+        """Objects are there, so their creations are done; a change of one may still be on its way. The total stays."""
+        return self.confirmed(
+            *(name for uid in uids if uid for name, each in self.reserved.creating(uid) if not each.done)
+        )
 
     def recounted(self, found: Iterable[Counted], before: PlacedUsage, began: float) -> PlacedUsage:
         """After a look at what is there, which began at this time, when this was ``before``, in the same turn.
@@ -153,13 +151,13 @@ class PlacedUsage:
             of_that_name = {} if each.uid or each.version else named.pop(each.what, {})
             seen = _both(each.amounts, of_that_name) if of_that_name else {}
             if seen != each.seen:
-                changes[request] = replace(each, seen=seen)
+                changes[request] = each._replace(seen=seen)
         reserved = self.reserved.with_changes(changes)
         counted = subtract(
             _sum(*(each.used for each in there)), _sum(*(each.seen for _, each in reserved.each() if each.seen))
         )
         taken = {name: amount for name, amount in counted.items() if amount}
-        return replace(self, counted=taken, reserved=reserved, objects=len(there))
+        return self._replace(counted=taken, reserved=reserved, objects=len(there))
 
 
 def read_placed_usage(body: Mapping[str, Any]) -> PlacedUsage:

@@ -14,7 +14,7 @@ _QUALITY = ("cpu", "memory")
 
 def amounts(values: object) -> dict[str, Quantity]:
     """A resource list. Raises ``InvalidQuantity``; what is no map is empty."""
-    return {name: parse_quantity(value) for name, value in values.items()} if isinstance(values, Mapping) else {}
+    return {name: parse_quantity(value) for name, value in values.items()} if isinstance(values, dict) else {}
 
 
 def add(left: Amounts, right: Amounts) -> dict[str, Quantity]:
@@ -33,15 +33,14 @@ def subtract(left: Amounts, right: Amounts) -> dict[str, Quantity]:
 def pod_requests(pod: Mapping[str, Any]) -> dict[str, Quantity]:
     """The pod's requests: containers and sidecars together or the largest init step, and the overhead."""
     spec = pod.get("spec") or {}
-    total = _total(spec, "requests")
-    return add(total, amounts(spec.get("overhead")))
+    total, overhead = _total(spec, "requests"), spec.get("overhead")
+    return add(total, amounts(overhead)) if overhead else total
 
 
 def pod_limits(pod: Mapping[str, Any]) -> dict[str, Quantity]:
     """The pod's limits, counted as its requests are; the overhead counts only where there is a limit."""
     spec = pod.get("spec") or {}
-    total = _total(spec, "limits")
-    overhead = amounts(spec.get("overhead"))
+    total, overhead = _total(spec, "limits"), amounts(spec.get("overhead"))
     return {name: amount + overhead[name] if name in overhead else amount for name, amount in total.items()}
 
 
@@ -51,7 +50,9 @@ def in_effect(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     That is the most of what each container and sidecar wants, has been given and uses; where the node has said that it
     cannot be, what it wants does not count.
     """
-    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    spec, status = pod.get("spec") or {}, pod.get("status")
+    if not status:
+        return pod
     statuses = {
         item.get("name"): item
         for field in ("containerStatuses", "initContainerStatuses")
@@ -115,7 +116,9 @@ def quality(spec: Mapping[str, Any]) -> str:
 
 def has_pod_level_resources(pod: Mapping[str, Any]) -> bool:
     """Whether the pod as a whole has requests or limits, which then stand for its containers'."""
-    resources = (pod.get("spec") or {}).get("resources") or {}
+    resources = (pod.get("spec") or {}).get("resources")
+    if not resources:
+        return False
     named = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
     return any(at_pod_level(name) for name in named)
 
@@ -126,19 +129,24 @@ def containers(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _total(spec: Mapping[str, Any], kind: str) -> dict[str, Quantity]:
-    level = amounts((spec.get("resources") or {}).get(kind))
-    whole = {name: amount for name, amount in level.items() if at_pod_level(name)}
-    return {**of_containers(spec, kind), **whole}
+    total, level = of_containers(spec, kind), spec.get("resources")
+    if level:
+        total |= {name: amount for name, amount in amounts(level.get(kind)).items() if at_pod_level(name)}
+    return total
 
 
 def of_containers(spec: Mapping[str, Any], kind: str) -> dict[str, Quantity]:
     """What the containers need together: all of them and the sidecars, or the largest init step."""
     total: dict[str, Quantity] = {}
     for container in spec.get("containers") or ():
-        total = add(total, _of(container, kind))
+        own = _of(container, kind)
+        total = add(total, own) if total else own
+    steps = spec.get("initContainers")
+    if not steps:
+        return total
     sidecars: dict[str, Quantity] = {}
     largest: dict[str, Quantity] = {}
-    for container in spec.get("initContainers") or ():
+    for container in steps:
         own = _of(container, kind)
         if container.get("restartPolicy") == "Always":
             total, sidecars = add(total, own), add(sidecars, own)

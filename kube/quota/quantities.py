@@ -145,12 +145,12 @@ def parse_quantity(text: str | int) -> Quantity:
     Raises ``InvalidQuantity`` for what Kubernetes refuses, for more than ``LENGTH_MAX`` characters and for exponents
     beyond ``EXPONENT_MAX``. Negative amounts are read: whether one may be is the caller's business.
     """
-    if isinstance(text, bool) or not isinstance(text, str | int):
-        raise InvalidQuantity(_FORMAT_WORDS)
-    if isinstance(text, int):
+    if isinstance(text, int) and not isinstance(text, bool):
         if abs(text) > 10**LENGTH_MAX:
             raise InvalidQuantity("the quantity is too long")
         text = str(text)
+    elif not isinstance(text, str):
+        raise InvalidQuantity(_FORMAT_WORDS)
     text = text.strip(_WHITE)
     if len(text) > LENGTH_MAX:
         raise InvalidQuantity("the quantity is too long")

@@ -6,20 +6,20 @@ There may be thousands, and every write asks about them: so nothing here looks a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Self
 
-from kube.quota.podresources import Amounts, add, amounts
-from kube.quota.quantities import Quantity
+from kube.quota.podresources import Amounts, amounts
 
 _BEGINNING: Final = ("*",)
 _DONE: Final = ("done",)
 
+NOTHING: Final[Amounts] = MappingProxyType({})
+
 _Handle = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reservation:
+class Reservation(NamedTuple):
     """What one write will take; after ``until``, in Unix seconds, its cluster has done it or never will.
 
     ``what`` is the object that it makes: group, plural and name; a name that ends in ``*`` is the beginning of one that
@@ -34,7 +34,7 @@ class Reservation:
     uid: str = ""
     version: str = ""
     done: bool = False
-    seen: Amounts = field(default_factory=dict)
+    seen: Amounts = NOTHING
 
     @classmethod
     def read(cls, body: Mapping[str, Any]) -> Self:
@@ -121,12 +121,16 @@ class Reservations(Mapping[str, Reservation]):
         for request, reservation in changes.items():
             if reservation is None and request not in self._kept.by_request:
                 del changed[request]
-            total = _replaced(total, self.get(request), reservation)
+            total = _replaced(total, self.of(request), reservation)
         return Reservations(self._kept, changed, total)
 
     def copied(self) -> Reservations:
         """The same, whatever becomes of what is kept."""
         return Reservations(None, dict(self.each()), self.total)
+
+    def of(self, request: str) -> Reservation | None:
+        """As ``get``: most that is asked for is not there, and costs no exception."""
+        return self._changed[request] if request in self._changed else self._kept.by_request.get(request)
 
     def each(self) -> Iterator[tuple[str, Reservation]]:
         """As ``items``, for whoever goes through all of them."""
@@ -161,6 +165,11 @@ class Reservations(Mapping[str, Reservation]):
         """Those that their cluster has done."""
         return self._found(_DONE, lambda each: each.done)
 
+    @property
+    def done_at_most(self) -> int:
+        """No more than this are done, without a look at them."""
+        return len(self._kept.found.get(_DONE, ())) + len(self._changed)
+
     def _found(self, handle: _Handle, matches: Callable[[Reservation], bool]) -> Iterator[tuple[str, Reservation]]:
         by_request = self._kept.by_request
         for name in self._kept.found.get(handle, ()):
@@ -171,7 +180,7 @@ class Reservations(Mapping[str, Reservation]):
                 yield name, each
 
     def __getitem__(self, request: str) -> Reservation:
-        found = self._changed[request] if request in self._changed else self._kept.by_request[request]
+        found = self.of(request)
         if found is None:
             raise KeyError(request)
         return found
@@ -190,7 +199,14 @@ def written(values: Amounts) -> dict[str, str]:
     return {name: str(amount) for name, amount in sorted(values.items())}
 
 
-def _replaced(total: Amounts, before: Reservation | None, after: Reservation | None) -> dict[str, Quantity]:
-    less = {name: -amount for name, amount in before.amounts.items()} if before is not None else {}
-    replaced = add(add(total, less), after.amounts if after is not None else {})
+def _replaced(total: Amounts, before: Reservation | None, after: Reservation | None) -> Amounts:
+    if before is not None and after is not None and before.amounts is after.amounts:
+        return total  # It is about the same, such as that it is done.
+    replaced = dict(total)
+    if before is not None:
+        for name, amount in before.amounts.items():
+            replaced[name] = replaced[name] - amount if name in replaced else -amount
+    if after is not None:
+        for name, amount in after.amounts.items():
+            replaced[name] = replaced[name] + amount if name in replaced else amount
     return {name: amount for name, amount in replaced.items() if amount}

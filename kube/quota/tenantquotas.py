@@ -107,9 +107,7 @@ class TenantQuota:
         """What an object takes of it that is there, and makes no room elsewhere, whatever it says. Raises ``InvalidQuantity``."""
         if not usage.in_scopes(self.scopes, group, plural, body):
             return {}
-        held = usage.held(group, plural, body, now=now)
-        held |= {rule.name: usage.bounded(rule.amount(body)) for rule in self._rules_of(group, plural)}
-        return {name: amount for name, amount in held.items() if name in self.hard}
+        return self._held(group, plural, body, usage.usage(group, plural, body, now=now))
 
     def counts_alike(self, group: str, plural: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
         """Whether two states of an object take the same, as a look at them says: most changes are of what nobody counts."""
@@ -136,15 +134,15 @@ class TenantQuota:
         """
         if old is not None and new is not None and self.counts_alike(group, plural, old, new):
             return {}
-        if new is not None:
-            if old is None:
-                usage.demand(self._quota, group, plural, new, now=now)
-            if usage.in_scopes(self.scopes, group, plural, new):
-                for rule in self._rules_of(group, plural):
-                    rule.require(new, old)
-        after, before = (self.counted(group, plural, body, now=now) if body is not None else {} for body in (new, old))
-        change = {name: after.get(name, NONE) - before.get(name, NONE) for name in {**after, **before}}
-        return {name: amount for name, amount in change.items() if amount}
+        # What a new one is asked for, it takes: it is counted once.
+        asked = usage.asked(self._quota, group, plural, new, now=now) if new is not None and old is None else None
+        after: Amounts = {}
+        if new is not None and usage.in_scopes(self.scopes, group, plural, new):
+            for rule in self._rules_of(group, plural):
+                rule.require(new, old)
+            taken = asked if asked is not None else usage.usage(group, plural, new, now=now)
+            after = self._held(group, plural, new, taken)
+        return difference(after, self.counted(group, plural, old, now=now) if old is not None else {})
 
     def check(self, grown: Amounts, used: Amounts) -> None:
         """Whether there is room. Raises ``QuotaExceeded`` naming what is short."""
@@ -153,6 +151,11 @@ class TenantQuota:
     def total(self, usages: Iterable[Amounts]) -> dict[str, Quantity]:
         """The sum of what objects take, for every name that it bounds."""
         return usage.total(usages, self._quota)
+
+    def _held(self, group: str, plural: str, body: Mapping[str, Any], taken: Amounts) -> dict[str, Quantity]:
+        """What of it an object takes that is within its scopes, by what ``usage`` says, and by the rules."""
+        held = {name: usage.bounded(amount) for name, amount in taken.items() if name in self.hard}
+        return held | {rule.name: usage.bounded(rule.amount(body)) for rule in self._rules_of(group, plural)}
 
     def _rules_of(self, group: str, plural: str) -> list[UsageRule]:
         return [rule for rule in self.rules if (rule.group, rule.plural) == (group, plural) and rule.name in self.hard]
@@ -194,6 +197,13 @@ def beyond(quota: TenantQuota, used: Amounts) -> dict[str, tuple[str, str]]:
         for name, limit in sorted(quota.hard.items())
         if name in used and used[name] > limit
     }
+
+
+def difference(new: Amounts, old: Amounts) -> dict[str, Quantity]:
+    """What is more, and, below zero, less."""
+    change = {name: amount - old[name] if name in old else amount for name, amount in new.items()}
+    change |= {name: -amount for name, amount in old.items() if name not in new}
+    return {name: amount for name, amount in change.items() if amount}
 
 
 def after(used: Amounts, change: Amounts) -> dict[str, Quantity]:

@@ -34,17 +34,21 @@ _REQUESTS: Final = "requests."
 _PLAIN_COUNTS: Final = frozenset({"configmaps", "replicationcontrollers", "resourcequotas", "secrets"})
 """Kinds of the core group whose number is limited by their bare name as well as by ``count/…``."""
 
+_NAMES_MAX: Final = 256
+"""Resources of which it is remembered what limits them: there are fewer, but anybody may ask about any."""
+
 COUNTED_METADATA: Final = ("annotations", "deletionTimestamp", "deletionGracePeriodSeconds")
 """What of an object's metadata says how much it takes, or whether it is within a scope."""
 
-_MUST_SPECIFY: Final = (
-    "cpu",
-    "limits.cpu",
-    "limits.memory",
-    "memory",
-    "requests.cpu",
-    "requests.memory",
-)
+_MUST_SPECIFY: Final[Mapping[str, tuple[str, str]]] = {
+    "cpu": ("requests", "cpu"),
+    "limits.cpu": ("limits", "cpu"),
+    "limits.memory": ("limits", "memory"),
+    "memory": ("requests", "memory"),
+    "requests.cpu": ("requests", "cpu"),
+    "requests.memory": ("requests", "memory"),
+}
+"""What every container states where a quota limits it, and where it does."""
 _POD_NAMES: Final = frozenset(
     {
         *_MUST_SPECIFY,
@@ -92,11 +96,11 @@ class Quota:
     _names: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def names(self, group: str, resource: str) -> tuple[str, ...]:
-        """Those by which it limits a resource. Asked of every write; remembered where it limits any, so of few."""
-        found = self._names.get((group, resource), ())
-        if not found:
+        """Those by which it limits a resource. Asked of every write, so that it is remembered."""
+        found = self._names.get((group, resource))
+        if found is None:
             found = tuple(name for name in self.hard if _concerns(name, group, resource))
-            if found:
+            if len(self._names) < _NAMES_MAX:
                 self._names[group, resource] = found
         return found
 
@@ -166,18 +170,22 @@ def demand(
     Raises ``QuotaExceeded`` when a quota demands requests or limits that the object does not state, or when an
     amount is negative; ``InvalidQuantity`` for an amount that is none.
     """
+    wanted = asked(quota, group, resource, item, now=now)
+    if wanted and old is not None and counts(quota, group, resource, old):
+        wanted = subtract(wanted, usage(group, resource, old, now=now))
+    return {name: amount for name, amount in wanted.items() if amount}
+
+
+def asked(quota: Quota, group: str, resource: str, item: Mapping[str, Any], *, now: datetime) -> dict[str, Quantity]:
+    """What an object that is written takes of the names that a quota limits. Raises what ``demand`` does."""
     if not counts(quota, group, resource, item):
         return {}
     names = quota.names(group, resource)
-    if not group and resource == "pods":
-        missing = _unspecified(names, item)
-        if missing:
-            raise QuotaExceeded(f"failed quota: {quota.name}: must specify {missing}")
+    if not group and resource == "pods" and (missing := _unspecified(names, item)):
+        raise QuotaExceeded(f"failed quota: {quota.name}: must specify {missing}")
     wanted = usage(group, resource, item, now=now)
     require_none_negative(wanted)
-    if old is not None and counts(quota, group, resource, old):
-        wanted = subtract(wanted, usage(group, resource, old, now=now))
-    return {name: wanted[name] for name in names if wanted.get(name)}
+    return {name: wanted[name] for name in names if name in wanted}
 
 
 def require_none_negative(wanted: Amounts) -> None:
@@ -291,11 +299,11 @@ def _unspecified(names: Iterable[str], pod: Mapping[str, Any]) -> str:
         return ""
     wanted = [name for name in _MUST_SPECIFY if name in names]
     missing: dict[str, set[str]] = {}
-    for container in containers(pod.get("spec") or {}):
+    for container in containers(pod.get("spec") or {}) if wanted else ():
         resources = container.get("resources") or {}
-        stated = _computed(amounts(resources.get("requests")), amounts(resources.get("limits")))
         for name in wanted:
-            if name not in stated:
+            part, stated = _MUST_SPECIFY[name]
+            if stated not in (resources.get(part) or ()):
                 missing.setdefault(name, set()).add(container.get("name", ""))
     return "; ".join(f"{name} for: {','.join(sorted(missing[name]))}" for name in sorted(missing))
 

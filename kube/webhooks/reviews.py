@@ -19,6 +19,9 @@ AUTHORIZATION: Final = "authorization.k8s.io/v1"
 ADMISSION: Final = "admission.k8s.io/v1"
 OPERATIONS: Final = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
 
+_TEXTS: Final = frozenset({"labels", "annotations"})
+"""What of an object's metadata holds texts alone."""
+
 _AUDIENCES_MAX: Final = 32
 _LIST_MAX: Final = 1024
 
@@ -136,7 +139,7 @@ def _object(asked: Mapping[str, Any], name: str) -> dict[str, Any] | None:
     if not isinstance(value, dict):
         raise BadRequest(f"request.{name} is no object")
     metadata = _mapping(value, "metadata", f"request.{name}")
-    for part in ("labels", "annotations"):
+    for part in _TEXTS & metadata.keys():
         for key, text in _mapping(metadata, part, f"request.{name}.metadata").items():
             if not isinstance(text, str):
                 raise BadRequest(f"request.{name}.metadata.{part}[{key}] is no text")
@@ -203,18 +206,20 @@ def require_kind(body: Any, kind: str, version: str) -> None:
 
 def _mapping(given: Mapping[str, Any], name: str, at: str) -> Mapping[str, Any]:
     value = given.get(name)
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
+    if isinstance(value, dict):
+        return value
+    if value is not None:
         raise BadRequest(f"{at}.{name} is no object")
-    return value
+    return {}
 
 
 def _text(given: Mapping[str, Any], name: str, at: str) -> str:
     value = given.get(name)
-    if value is not None and not isinstance(value, str):
+    if isinstance(value, str):
+        return value
+    if value is not None:
         raise BadRequest(f"{at}.{name} is no text")
-    return value or ""
+    return ""
 
 
 def _texts(given: Mapping[str, Any], name: str, at: str, most: int) -> tuple[str, ...]:

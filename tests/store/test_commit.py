@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
+from itertools import product
 
 import psycopg
 import pytest
 
+from kube.requests.logicalclusters import registry_key
+from store.log.compaction import EXTENT
 from store.log.preconditions import NO_POSITION, LogPosition, answer_of, outcomes_of, parameters_of, rows_of
 from store.postgresql.dedicatedconnection import BINARY, DedicatedConnection
-from store.postgresql.statements import COMMIT
+from store.postgresql.statements import COMMIT, EXTEND
 from store.types import Check, Create, Delete, Operation, PreconditionFailed, Update
 from tests.store.objects import body, pod
 
@@ -114,3 +117,35 @@ async def test_who_knows_the_counter_asks_for_one_lock_and_nothing_else(conninfo
             assert connection.execute(calls).fetchone() == (1,)
     finally:
         committing.close()
+
+
+PARTS = (
+    ("apps", "metrics.k8s.io"),
+    ("pods", "jobs"),
+    ("root", "root:t1", "root:t1:team", "elsewhere"),
+    ("", "kube"),
+    ("a",),
+)
+
+
+def test_the_database_calls_an_object_as_we_do(conninfo: str) -> None:
+    """TS9: for people and tools that look into the tables."""
+    with psycopg.connect(conninfo) as connection:
+        for group, plural, space, namespace, name in product(("", *PARTS[0]), *PARTS[1:]):
+            row = connection.execute(
+                "SELECT store_registry_key(%s, %s, %s, %s, %s)", (group, plural, space, namespace, name)
+            ).fetchone()
+            kept = group if "." in group else ""
+            assert row == (registry_key(space, plural, group=kept, namespace=namespace, name=name),)
+
+
+def test_nobody_gathers_statistics_of_the_log(conninfo: str) -> None:
+    """They would be of revisions that nobody asks for any more; also of partitions that are made later."""
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        connection.execute(EXTEND, (EXTENT[0], EXTENT[1] + 2))
+        options = connection.execute(
+            "SELECT reloptions FROM pg_class WHERE oid IN"
+            " (SELECT inhrelid FROM pg_inherits WHERE inhparent = 'store_event'::regclass)"
+        ).fetchall()
+    assert len(options) > EXTENT[1] + 2
+    assert set(map(str, options)) == {"(['autovacuum_analyze_threshold=2147483647'],)"}

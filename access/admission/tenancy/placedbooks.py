@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 import orjson
@@ -55,7 +55,7 @@ class Book:
         found = self._places.get(place.name)
         if found is None or not (found.revision or found.revisions):
             return None
-        return replace(found.row, reserved=Reservations(found.kept))
+        return found.row._replace(reserved=Reservations(found.kept))
 
     def totals(self) -> Iterator[Amounts]:
         """What each namespace holds."""
@@ -114,11 +114,11 @@ class Book:
             read = read_placed_usage({} if gone else body)
             for request, each in read.reserved.items():
                 if request in place.revisions:  # Both versions have reserved for it.
-                    read = replace(read, counted=add(read.counted, each.amounts))
+                    read = read._replace(counted=add(read.counted, each.amounts))
                 else:
                     place.kept.put(request, each)
             place.revision, place.in_row = 0 if gone else revision, bool(read.reserved)
-            place.row = replace(read, reserved=Reservations())
+            place.row = read._replace(reserved=Reservations())
         if not place.revision and not place.revisions:
             del self._places[namespace]
 

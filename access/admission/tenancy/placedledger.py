@@ -19,7 +19,7 @@ import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, cast
 
 import orjson
@@ -29,7 +29,6 @@ from access.admission.tenancy.placedbooks import Book, Books
 from kube.quota import tenantquotas
 from kube.quota.placedusage import PlacedUsage
 from kube.quota.podresources import Amounts
-from kube.quota.quantities import Quantity
 from kube.quota.tenantquotas import TenantQuota, UsageRule
 from kube.quota.usage import QuotaExceeded
 from kube.requests.logicalclusters import space_of, tenant_of
@@ -94,7 +93,7 @@ class Page:
         """Let a placed namespace hold something else, or nothing any more."""
         before = self.usage(place)
         self._usages[place] = usage
-        more = difference(usage.total if usage else {}, before.total if before else {})
+        more = tenantquotas.difference(usage.total if usage else {}, before.total if before else {})
         if known := {name: amount for name, amount in more.items() if name in self._used}:
             self._used = tenantquotas.after(self._used, known)
             self._recounted = True
@@ -146,13 +145,14 @@ class PlacedLedger:
 
     async def quota(self, space: str) -> TenantQuota | None:
         """The quota that holds in a space as this process knows it; ``None`` while its tenant is being made."""
-        stored = await self._store.get(tenant_quota_key(tenant_of(space)), cached=True)
+        key = tenant_quota_key(tenant_of(space))
+        stored = self._store.peek(key) or await self._store.get(key, cached=True)
         return self._read_quota(stored)[0] if stored is not None else None
 
     async def usage(self, place: Key) -> PlacedUsage | None:
         """What a placed namespace holds, as far as this process knows."""
         usage = (await self._books.of(place.space)).usage(place)
-        return replace(usage, reserved=usage.reserved.copied()) if usage is not None else None
+        return usage._replace(reserved=usage.reserved.copied()) if usage is not None else None
 
     async def change(
         self, place: Key, judge: Callable[[Page], _Answer], *, together: Sequence[Operation] = (), now: float = 0.0
@@ -289,9 +289,3 @@ def _judged(page: Page, changes: Sequence[_Change]) -> tuple[list[Any], dict[Key
         else:
             together |= {each.key: each for each in change.together}
     return said, together
-
-
-def difference(new: Amounts, old: Amounts) -> dict[str, Quantity]:
-    """What is more, and, below zero, less."""
-    change = {name: new.get(name, Quantity()) - old.get(name, Quantity()) for name in {**new, **old}}
-    return {name: amount for name, amount in change.items() if amount}

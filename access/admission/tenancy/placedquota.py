@@ -11,22 +11,20 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
-from functools import reduce
 from itertools import islice
 from typing import Any, Final
 
 from access.admission.base import CREATE, DELETE, UPDATE, Attributes, NoopPlugin
 from access.admission.quotarefusals import NamespaceQuotas, QuotaRefusals
-from access.admission.tenancy.placedledger import Count, Page, PlacedLedger, Turns, difference
+from access.admission.tenancy.placedledger import Count, Page, PlacedLedger, Turns
 from access.admission.tenancy.tenantquota import RULE
 from kube.quota.placedusage import Counted, PlacedUsage
 from kube.quota.podresources import Amounts
 from kube.quota.quantities import InvalidQuantity
 from kube.quota.refusals import read_exceeded
 from kube.quota.reservations import Reservation
-from kube.quota.tenantquotas import PLACED_USAGES, TenantQuota, UsageRule
+from kube.quota.tenantquotas import PLACED_USAGES, TenantQuota, UsageRule, difference
 from kube.quota.usage import QuotaExceeded
 from kube.requests.status import BadRequest, Forbidden, StatusError
 from store.interface import Store
@@ -109,14 +107,14 @@ class PlacedQuotas:
         def put(page: Page, usage: PlacedUsage) -> None:
             nonlocal noted
             noted = self._gone(place)
-            page.put(place, reduce(PlacedUsage.found, noted, usage))
+            page.put(place, usage.found(*noted))
 
         def judge(page: Page) -> bool:
             grown = taken if page.quota is known and taken is not None else _grown(demand, page.quota)
             if page.quota is None or not grown:
                 return False
             usage = page.usage(place) or PlacedUsage()
-            asked = replace(write, amounts=grown)
+            asked = write._replace(amounts=grown)
             again = usage.asked_again(asked) if asked.uid else None
             if again is not None:
                 more = difference(again.total, usage.total)
@@ -170,7 +168,7 @@ class PlacedQuotas:
         def judge(page: Page) -> None:
             usage = page.usage(place)
             if usage is not None:
-                page.put(place, reduce(PlacedUsage.found, ending, usage))
+                page.put(place, usage.found(*ending))
 
         await self._ledger.change(place, judge)
 
@@ -228,7 +226,7 @@ class PlacedQuotas:
             counted = usage.recounted(found, before, now)
             # Thousands may be open: whether any of them is another one, nobody has to compare.
             if counted.reserved is not usage.reserved or counted != usage:
-                page.put(place, replace(counted, turn=usage.turn + 1))
+                page.put(place, counted._replace(turn=usage.turn + 1))
             return counted.ends
 
         return await self._ledger.change(place, judge)

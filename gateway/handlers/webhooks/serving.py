@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -55,6 +56,7 @@ async def serve(runtime: Runtime, request: Request) -> Response:
     return Response(200, orjson.dumps(answer))
 
 
+@lru_cache(maxsize=64)
 def patience(timeout: str) -> float:
     """Half of what the query of a kube-apiserver says it waits, in seconds."""
     found = _DURATION.fullmatch(timeout) if timeout else None
