@@ -262,7 +262,7 @@ class RequestPipeline:
         return indentation.indented(answer) if indentation.is_wanted(path, self._query, self._headers) else answer
 
     async def _authenticate(self, credentials: Credentials, parsed: ParsedRequest) -> Principal:
-        if credentials.certificate is None and credentials.authorization is None and parsed.path in ALWAYS_ALLOWED:
+        if parsed.path in ALWAYS_ALLOWED and credentials.certificate is None and credentials.authorization is None:
             return NOBODY
         return await self._identify(credentials, self.now)
 
