@@ -221,9 +221,12 @@ class TenantThrottle:
         Raises ``TooManyRequests`` with the seconds to wait. The operators' masters, clusters that ask the webhooks and
         whoever asks for a probe are never held up; of what is not counted nothing is said, and nothing to strangers.
         """
-        if _is_free(principal) or is_probe(info):
+        tenant = principal.tenant
+        if (tenant is None or principal.is_system) and _is_free(principal):
             return None
-        kind, tenant = kind_of(info), principal.tenant
+        if not info.is_resource and is_probe(info):
+            return None
+        kind = kind_of(info)
         try:
             if kind is WATCH:
                 self._require_room(principal)
@@ -342,7 +345,7 @@ def _too_many(kind: str, tenant: float, person: float) -> RateLimited:
 
 
 def _is_free(principal: Principal) -> bool:
-    """Operators' masters; and clusters, whose questions are those of many tenants."""
+    """Operators' masters; and clusters, whose questions are those of many tenants. None of them is a tenant's user."""
     return is_masters(principal) or principal.authenticator == clusterwebhooks.NAME
 
 

@@ -47,7 +47,9 @@ class AuthenticationChain:
                 refusals.append(f"{authenticator.name}: failed")
             else:
                 if principal is not None and self.counts(principal):
-                    return _as_brought(principal)
+                    # Without groups that no authenticator gives, whatever a file, a webhook or a certificate says.
+                    groups = without_virtual_groups(principal.groups)
+                    return principal if groups is principal.groups else replace(principal, groups=groups)
                 if principal is not None:
                     refusals.append(
                         f"{authenticator.name}: the credential is from before its tenant was opened or got its name"
@@ -66,9 +68,3 @@ class AuthenticationChain:
         if principal.issued_at is None or principal.tenant is None or principal.is_system:
             return True
         return principal.issued_at >= self._not_before(principal.tenant)
-
-
-def _as_brought(principal: Principal) -> Principal:
-    """The principal without groups that no authenticator gives, whatever a file, a webhook or a certificate says."""
-    groups = without_virtual_groups(principal.groups)
-    return principal if groups is principal.groups else replace(principal, groups=groups)

@@ -60,7 +60,10 @@ class ServiceAccountAuthenticator:
         digest = _digest(token, self._asked)
         if digest not in self._verified and unverified_issuer(token) != self._issuer:
             return None
-        return await self._accept(self._verify(token, digest, self._audiences, now))
+        verified = self._verify(token, digest, self._audiences, now)
+        if not self._is_good(verified):
+            await self._require_all(verified)
+        return verified.principal
 
     async def follow(self, on_change: Callable[[], None]) -> None:
         """Read the keys again when they change, until cancelled: signatures of one that is gone verify no longer."""
@@ -73,14 +76,21 @@ class ServiceAccountAuthenticator:
 
     async def principal(self, token: str, *, audiences: Sequence[str], now: float) -> Principal:
         """The account behind a token that is good for one of ``audiences``. Raises ``Refused``."""
-        return await self._accept(self._verify(token, _digest(token, _written(audiences)), audiences, now))
+        verified = self._verify(token, _digest(token, _written(audiences)), audiences, now)
+        await self._require_all(verified)
+        return verified.principal
 
-    async def _accept(self, verified: _Verified) -> Principal:
-        for key, reference in verified.named:
+    def _is_good(self, verified: _Verified) -> bool:
+        """Whether all that the token names is, as far as can be said at once, what it was when it was last looked up."""
+        for key, _ in verified.named:
             stored = self._store.peek(key)
             if stored is None or verified.good.get(key) is not stored:
-                await self._require(verified, key, reference)
-        return verified.principal
+                return False
+        return True
+
+    async def _require_all(self, verified: _Verified) -> None:
+        for key, reference in verified.named:
+            await self._require(verified, key, reference)
 
     def _verify(self, token: str, digest: bytes, audiences: Sequence[str], now: float) -> _Verified:
         verified = self._verified.get(digest)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, TypeVar
+
+_K = TypeVar("_K")
 
 _BUCKETS: Final = (0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0)
 _TENANTS_MAX: Final = 1000
@@ -28,21 +30,19 @@ class Metrics:
 
     def observe(self, *, verb: str, resource: str, tenant: str, code: int, seconds: float) -> None:
         """Count one finished request. ``resource`` is empty for paths that are no resources."""
-        key = (verb, resource, code)
-        if key not in self._requests and len(self._requests) >= _KINDS_MAX:
-            key = (verb, "_other", code)
-        self._requests[key] = self._requests.get(key, 0) + 1
-        if tenant not in self._tenants and len(self._tenants) >= _TENANTS_MAX:
-            tenant = "_other"
-        self._tenants[tenant] = self._tenants.get(tenant, 0) + 1
-        counts = self._buckets.get(verb)
-        if counts is None and len(self._buckets) >= _VERBS_MAX:
-            verb = "_other"
-            counts = self._buckets.get(verb)
-        if counts is None:
-            counts = self._buckets[verb] = [0] * (len(_BUCKETS) + 1)
-            self._seconds[verb] = 0.0
-        counts[bisect_left(_BUCKETS, seconds)] += 1
+        requests, tenants, buckets = self._requests, self._tenants, self._buckets
+        kind = (verb, resource, code)
+        if kind not in requests:
+            kind = _place(requests, kind, _KINDS_MAX, (verb, "_other", code))
+        requests[kind] += 1
+        if tenant not in tenants:
+            tenant = _place(tenants, tenant, _TENANTS_MAX, "_other")
+        tenants[tenant] += 1
+        if verb not in buckets:
+            verb = verb if len(buckets) < _VERBS_MAX else "_other"
+            buckets.setdefault(verb, [0] * (len(_BUCKETS) + 1))
+            self._seconds.setdefault(verb, 0.0)
+        buckets[verb][bisect_left(_BUCKETS, seconds)] += 1
         self._seconds[verb] += seconds
 
     def render_tenant(self, tenant: str, *, open_streams: int) -> bytes:
@@ -111,3 +111,11 @@ class Metrics:
         ]
         lines += loop
         return "\n".join(lines).encode() + b"\n"
+
+
+def _place(counts: dict[_K, int], key: _K, most: int, other: _K) -> _K:
+    """Where something new is counted: by itself, or with others where there is no more room."""
+    if len(counts) >= most:
+        key = other
+    counts.setdefault(key, 0)
+    return key

@@ -262,7 +262,7 @@ class RequestPipeline:
         return indentation.indented(answer) if indentation.is_wanted(path, self._query, self._headers) else answer
 
     async def _authenticate(self, credentials: Credentials, parsed: ParsedRequest) -> Principal:
-        if credentials.certificate is None and credentials.authorization is None and parsed.path in ALWAYS_ALLOWED:
+        if parsed.path in ALWAYS_ALLOWED and credentials.certificate is None and credentials.authorization is None:
             return NOBODY
         return await self._identify(credentials, self.now)
 
@@ -370,13 +370,6 @@ class RequestPipeline:
     def _record(self) -> None:
         info, runtime, principal = self.info, self._runtime, self.principal
         latency = time.perf_counter() - self.started
-        runtime.metrics.observe(
-            verb=info.verb if info else "",
-            resource=info.resource if info and self.status != 404 else "",
-            tenant=(principal.tenant or "") if principal else "",
-            code=self.status,
-            seconds=latency,
-        )
         decision, request = self.decision, self.request
         if request is not None and request.notes:
             decision = with_notes(decision, request.notes)
@@ -384,23 +377,28 @@ class RequestPipeline:
             # As in kube-apiserver, what nobody knows the sender of ends with the stage at which it is refused.
             stage = Stage.RESPONSE_STARTED if principal is None else Stage.RESPONSE_COMPLETE
             self.trail.tell(stage, status=self.status, decision=decision, request=request, response=self.response)
-        if self.status == 200 and principal is not None and cluster_of(principal):
-            # The cluster's own audit has the request that it asked about; what was refused is recorded where it was.
-            return
-        runtime.audit.put_nowait(
-            record_of(
-                self.audit_id,
-                time=self.now,
-                latency=latency,
-                principal=principal,
-                impersonator=self.impersonator,
-                info=info,
-                decision=decision,
-                status=self.status,
-                source_ip=self._cycle.client,
-                user_agent=self._user_agent,
-            )
+        record = record_of(
+            self.audit_id,
+            time=self.now,
+            latency=latency,
+            principal=principal,
+            impersonator=self.impersonator,
+            info=info,
+            decision=decision,
+            status=self.status,
+            source_ip=self._cycle.client,
+            user_agent=self._user_agent,
         )
+        runtime.metrics.observe(
+            verb=record.verb,
+            resource=info.resource if info is not None and record.code != 404 else "",
+            tenant=record.tenant,
+            code=record.code,
+            seconds=latency,
+        )
+        # The cluster's own audit has the request that it asked about; what was refused is recorded where it was.
+        if record.code != 200 or principal is None or not cluster_of(principal):
+            runtime.audit.put_nowait(record)
 
 
 @lru_cache(maxsize=256)

@@ -7,7 +7,7 @@ the caller's own connection and transaction, and again for as long as they ask f
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
@@ -221,6 +221,8 @@ class Snapshot:
 
     revision: Final = 0
     """All that it holds is of one moment."""
+    healthy: Final = False
+    """What was read is asked for again: nothing tells of changes."""
 
     def __init__(self, cluster: str, *, locked: bool = True) -> None:
         from tenants.models import Freeze, Lock
@@ -280,10 +282,6 @@ class Snapshot:
         """See ``store.interface.Store``: everything is read in its turn."""
         return None
 
-    def holds(self, known: Iterable[tuple[Key, Stored | None]]) -> bool:  # noqa: ARG002
-        """See ``store.interface.Store``."""
-        return False
-
     async def get(self, key: Key, *, cached: bool = False) -> Stored | None:  # noqa: ARG002
         """An object."""
         if key not in self._objects:
@@ -295,6 +293,7 @@ class Snapshot:
         listener: Callable[[Sequence[Event]], None],  # noqa: ARG002
         *,
         lost: Callable[[], None] | None = None,  # noqa: ARG002
+        resources: Collection[tuple[str, str]] | None = None,  # noqa: ARG002
     ) -> Callable[[], None]:
         """See ``store.interface.Store``: nothing happens in it."""
         return lambda: None

@@ -75,7 +75,7 @@ class TenantIsolation:
 
     def decide(self, principal: Principal, request: RequestInfo) -> Decision | None:
         """The same without waiting, as far as no grant has to be looked for."""
-        if is_probe(request):
+        if not request.is_resource and is_probe(request):
             return allow(self.name, "probes are open to all")
         tenant = principal.tenant
         # A missing tenant equals nothing, not even another missing tenant.
