@@ -168,7 +168,9 @@ class Exchange:
         try:
             await waiter
         finally:
-            self.patience = max(0.0, timer.when() - loop.time())
+            # Unless the answer turned out to be one that may pause.
+            if self.patience is not None:
+                self.patience = max(0.0, timer.when() - loop.time())
             timer.cancel()
 
     def _run_out(self) -> None:
