@@ -11,7 +11,7 @@ from kube.authentication.identity import Principal
 
 @dataclass(slots=True)
 class Credentials:
-    """What a request shows: the peer's certificate (DER) and the ``Authorization`` header, as sent.
+    """What a request shows: the peer's certificate (DER) and the ``Authorization`` header, as sent; of a token its scheme.
 
     ``certificate_refusal`` says why the certificate is not to be believed; it is empty for one that is verified.
     """
@@ -26,7 +26,8 @@ class Credentials:
         if self.authorization is not None:
             scheme, _, token = self.authorization.strip(" \t").partition(" ")
             if token and scheme.lower() == "bearer":
-                self.bearer = token
+                # Streams keep what they show, and tokens are long.
+                self.authorization, self.bearer = scheme, token
 
     def __repr__(self) -> str:
         return "Credentials(…)"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from typing import Any, Final, Protocol
 
 import httptools
@@ -90,6 +89,34 @@ class GatewayProtocol(asyncio.Protocol):
     8. ``connection_lost``: every cycle is told; whoever waits for room to write is let go, and then writes nothing.
     """
 
+    __slots__ = (
+        "_application",
+        "_codings",
+        "_cycle",
+        "_deadline",
+        "_expects_continue",
+        "_headers",
+        "_in_head",
+        "_loop",
+        "_parser",
+        "_reading",
+        "_server",
+        "_silent_bytes",
+        "_stopping",
+        "_task",
+        "_tls",
+        "_transport",
+        "_trust",
+        "_unparsed",
+        "_upgrading",
+        "_url",
+        "_waiting",
+        "_writable",
+        "certificate",
+        "certificate_refusal",
+        "client",
+    )
+
     def __init__(
         self,
         config: uvicorn.Config,
@@ -102,10 +129,10 @@ class GatewayProtocol(asyncio.Protocol):
         self._tls = tls
         self._loop = _loop or asyncio.get_running_loop()
         self._server = server_state
-        self._parser = httptools.HttpRequestParser(self)
+        self._parser: Any = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport | TlsConnection | None = None
         self._cycle: RequestResponseCycle | None = None
-        self._waiting: deque[RequestResponseCycle] = deque()
+        self._waiting: list[RequestResponseCycle] = []
         self._unparsed: memoryview | None = None
         self._reading = True
         self._writable: asyncio.Event | None = None
@@ -225,6 +252,8 @@ class GatewayProtocol(asyncio.Protocol):
             and not self._stopping,
             expects_continue=self._expects_continue,
         )
+        # They are the cycle's from here on, which may let go of some.
+        self._url, self._headers = b"", []
         if self._is_idle:
             self._serve(cycle)
         else:
@@ -307,7 +336,7 @@ class GatewayProtocol(asyncio.Protocol):
             return
         self._deadline = self._loop.time() + IDLE_SECONDS
         if self._waiting:
-            self._serve(self._waiting.popleft())
+            self._serve(self._waiting.pop(0))
         self.resume_reading()
 
     # What the server asks for.
@@ -386,7 +415,7 @@ class GatewayProtocol(asyncio.Protocol):
                     raise TooLarge("a head or what stands between chunks does not end")
                 self._parser.feed_data(piece)
             except httptools.HttpParserUpgrade as upgrade:
-                self._upgrading = True
+                self._upgrading, self._parser = True, None
                 self._unparsed = data[upgrade.args[0] :] or None
             except httptools.HttpParserError:
                 self._unparsed = None

@@ -94,8 +94,10 @@ class RequestResponseCycle:
     """
 
     __slots__ = (
+        "_came",
         "_chunks",
         "_coded",
+        "_gone",
         "_size",
         "_transport",
         "_waiter",
@@ -141,6 +143,8 @@ class RequestResponseCycle:
         self._transport = transport
         self._chunks: list[bytes] = []
         self._size = 0
+        self._came: Callable[[], object] = _nobody_listens
+        self._gone: Callable[[], object] = _nobody_listens
         self._coded: Callable[[bytes], bytes] | None = None
         self._waiter: asyncio.Future[None] | None = None
 
@@ -170,6 +174,7 @@ class RequestResponseCycle:
         if self._size > HIGH_WATER:
             self._transport.pause_reading()
         self._wake()
+        self._came()
 
     def feed_eof(self) -> None:
         """The connection has brought all of the body."""
@@ -180,6 +185,9 @@ class RequestResponseCycle:
         """The client has gone."""
         self.disconnected = self.disconnected or not self.response_complete
         self._wake()
+        gone, self._came, self._gone = self._gone, _nobody_listens, _nobody_listens
+        if not self.response_complete:
+            gone()
 
     def read_nowait(self) -> bytes:
         """What has come of the body and has not been taken yet."""
@@ -194,17 +202,24 @@ class RequestResponseCycle:
         while not (self._chunks or self.body_complete or self.disconnected):
             await self._wait_for_change()
 
-    async def read(self) -> bytes:
-        """What the client has sent since the protocol was switched; nothing once it has gone. It waits while nobody reads."""
-        while not (self._chunks or self.disconnected):
-            await self._wait_for_change()
-        return self.read_nowait()
+    def listen(self, gone: Callable[[], object], came: Callable[[], object] = lambda: None) -> None:
+        """From now on call ``came`` when the client has sent something, which waits until it is ``taken``.
 
-    async def wait_for_disconnect(self) -> None:
-        """Wait until the client has gone, or the answer is complete. What it sends meanwhile is thrown away."""
-        while not (self.disconnected or self.response_complete):
-            self.read_nowait()
-            await self._wait_for_change()
+        And ``gone`` if it hangs up before the answer is complete.
+        """
+        self._gone, self._came = gone, came
+        if self._chunks:
+            came()
+        self._transport.resume_reading()
+        if self.disconnected:
+            gone()
+
+    def taken(self) -> bytes:
+        """What has come, nothing where nothing has; the client need not wait then."""
+        if not self._chunks:
+            # That may bring something at once.
+            self._transport.resume_reading()
+        return self.read_nowait()
 
     async def _wait_for_change(self) -> None:
         # Before reading goes on: that may bring at once what is waited for.
@@ -318,10 +333,15 @@ class RequestResponseCycle:
 
     def _finish(self) -> None:
         self.response_complete = True
+        self._came = self._gone = _nobody_listens
         self._wake()
         if not self.keep_alive:
             self._transport.close()
         self._transport.on_response_complete(self)
+
+
+def _nobody_listens() -> None:
+    """Until somebody does, and after the answer."""
 
 
 def header_line(name: bytes, value: bytes) -> bytes:

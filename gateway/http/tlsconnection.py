@@ -7,7 +7,7 @@ watches that are silent most of the time.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from gateway.http.handshakes import Session, TlsError, Trust
 
@@ -24,33 +24,51 @@ _NO_TLS: Final = (
 )
 
 
-class TlsConnection(asyncio.Protocol):
-    """One connection: a protocol to the socket, and the transport of ``inner``, which hears of it after the handshake.
+class Shaking(Protocol):
+    """One side of TLS, bytes in and bytes out: a server's (``handshakes.Session``), or a client's."""
 
-    1. ``connection_made``: the clock for the handshake starts.
-    2. ``data_received``: the handshake, then what the client says. When ``inner`` pauses reading, what has come with
+    ended: bool
+    """Whether the other side has said that nothing more will come."""
+
+    def shake(self, data: bytes) -> bool:
+        """Go on with the handshake; whether it is over. Raises ``TlsError``."""
+        ...
+
+    def receive(self, data: bytes) -> bytes:
+        """What the other side has said up to the end of ``data``. Raises ``TlsError``."""
+        ...
+
+    def send(self, data: bytes | memoryview) -> bytes:
+        """What brings ``data`` to the other side."""
+        ...
+
+    def taken(self) -> bytes:
+        """What is to be sent without anybody's asking."""
+        ...
+
+    def end(self) -> bytes:
+        """What tells the other side that nothing more will come."""
+        ...
+
+
+class TlsEnd(asyncio.Protocol):
+    """One end of a connection: a protocol to the socket, and the transport of ``inner``, which hears of it after the handshake.
+
+    1. ``data_received``: the handshake, then what the other side says. When ``inner`` pauses reading, what has come with
        the same bytes still reaches it.
-    3. ``close``: the client is told, and what was written is sent. Only then is the socket's writing half shut, and what
-       still comes is thrown away until the client hangs up, or has taken nothing for ``GOODBYE_SECONDS``: a socket that
-       is closed with bytes unread takes the answer back that is on its way.
+    2. ``close``: the other side is told, and what was written is sent. Only then is the socket's writing half shut, and
+       what still comes is thrown away until the other side hangs up, or has taken nothing for ``GOODBYE_SECONDS``: a
+       socket that is closed with bytes unread takes back what is on its way.
     """
 
-    __slots__ = ("_clock", "_closing", "_inner", "_left", "_loop", "_shaken", "_shaking", "_socket", "session")
+    __slots__ = ("_clock", "_closing", "_inner", "_left", "_loop", "_session", "_shaken", "_socket")
 
-    def __init__(
-        self,
-        inner: asyncio.Protocol,
-        trust: Trust,
-        loop: asyncio.AbstractEventLoop,
-        shaking: set[TlsConnection],
-    ) -> None:
-        """``shaking`` holds the connection while its handshake goes on."""
-        self.session = Session(trust)
+    def __init__(self, inner: asyncio.Protocol, session: Shaking, loop: asyncio.AbstractEventLoop) -> None:
+        self._session = session
         self._inner = inner
         self._loop = loop
         self._socket: Any = None
         self._clock: asyncio.TimerHandle | None = None
-        self._shaking = shaking
         self._shaken = False
         self._closing = False
         self._left = 0
@@ -58,21 +76,18 @@ class TlsConnection(asyncio.Protocol):
     # What the socket tells.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for the handshake, not for ever."""
+        """Wait for the handshake."""
         self._socket = transport
-        self._shaking.add(self)
-        self._clock = self._loop.call_later(HANDSHAKE_SECONDS, transport.abort)  # type: ignore[attr-defined]
 
     def data_received(self, data: bytes) -> None:
         """Decrypt, and pass on."""
         if self._closing:
             return
-        session = self.session
+        session = self._session
         try:
             said = session.receive(data) if self._shaken else self._shake(data)
-        except TlsError:
-            # What is wrong with it, the client is told by an alert.
-            self._socket.write(_NO_TLS if not self._shaken and data.startswith(_METHODS) else session.taken())
+        except TlsError as error:
+            self._socket.write(self._words(data, error))
             self._hang_up()
             return
         if said:
@@ -81,19 +96,18 @@ class TlsConnection(asyncio.Protocol):
             self.close()
 
     def eof_received(self) -> None:
-        """The client sends nothing more: hang up."""
+        """The other side sends nothing more: hang up."""
         self._hang_up()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nobody is there any more."""
         self._closing = True
         self._stop_clock()
-        self._shaking.discard(self)
         if self._shaken:
             self._inner.connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """The client does not keep up."""
+        """The other side does not keep up."""
         if self._shaken:
             self._inner.pause_writing()
 
@@ -107,16 +121,16 @@ class TlsConnection(asyncio.Protocol):
     def write(self, data: bytes | memoryview) -> None:
         """Send, now or as soon as there is room."""
         if not self._closing:
-            self._socket.write(self.session.send(data))
+            self._socket.write(self._session.send(data))
 
     def close(self) -> None:
-        """Send what is written, say that this was all, and hang up once the client has."""
+        """Send what is written, say that this was all, and hang up once the other side has."""
         if self.is_closing():
             return
         self._closing = True
-        self._socket.write(self.session.end())
+        self._socket.write(self._session.end())
         self._socket.write_eof()
-        # The client's end is to be seen.
+        # The other side's end is to be seen.
         self._socket.resume_reading()
         self._linger()
 
@@ -130,7 +144,7 @@ class TlsConnection(asyncio.Protocol):
         return self._closing or self._socket.is_closing()
 
     def pause_reading(self) -> None:
-        """Let the client wait."""
+        """Let the other side wait."""
         self._socket.pause_reading()
 
     def resume_reading(self) -> None:
@@ -142,18 +156,25 @@ class TlsConnection(asyncio.Protocol):
         return self._socket.get_extra_info(name, default)
 
     def _shake(self, data: bytes) -> bytes:
-        """Go on with the handshake; what the client has said behind it."""
-        session = self.session
+        """Go on with the handshake; what the other side has said behind it."""
+        session = self._session
         over = session.shake(data)
         if answer := session.taken():
             self._socket.write(answer)
         if not over:
             return b""
-        self._stop_clock()
-        self._shaking.discard(self)
         self._shaken = True
+        self._on_shaken()
         self._inner.connection_made(self)  # type: ignore[arg-type]
         return b"" if self._closing else session.receive(b"")
+
+    def _on_shaken(self) -> None:
+        """The handshake is over; ``inner`` hears of it next."""
+        self._stop_clock()
+
+    def _words(self, data: bytes, error: TlsError) -> bytes:  # noqa: ARG002
+        """What the other side is told that has sent ``data``: what is wrong with it, by an alert."""
+        return self._session.taken()
 
     def _hang_up(self) -> None:
         """Let what is written be taken, and wait for that no longer than after ``close``: the socket would for ever."""
@@ -172,3 +193,41 @@ class TlsConnection(asyncio.Protocol):
         if self._clock is not None:
             self._clock.cancel()
             self._clock = None
+
+
+class TlsConnection(TlsEnd):
+    """A server's end; the clock for the handshake starts when it is made."""
+
+    __slots__ = ("_shaking", "session")
+
+    def __init__(
+        self,
+        inner: asyncio.Protocol,
+        trust: Trust,
+        loop: asyncio.AbstractEventLoop,
+        shaking: set[TlsConnection],
+    ) -> None:
+        """``shaking`` holds the connection while its handshake goes on."""
+        self.session = Session(trust)
+        self._shaking = shaking
+        super().__init__(inner, self.session, loop)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for the handshake, not for ever."""
+        super().connection_made(transport)
+        self._shaking.add(self)
+        self._clock = self._loop.call_later(HANDSHAKE_SECONDS, transport.abort)  # type: ignore[attr-defined]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nobody is there any more."""
+        self._shaking.discard(self)
+        super().connection_lost(exc)
+
+    def _on_shaken(self) -> None:
+        self._shaking.discard(self)
+        super()._on_shaken()
+
+    def _words(self, data: bytes, error: TlsError) -> bytes:
+        if not self._shaken and data.startswith(_METHODS):
+            return _NO_TLS
+        return super()._words(data, error)

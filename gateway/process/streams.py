@@ -31,6 +31,11 @@ _GRANTED: Final = 5
 _TOGETHER: Final = 64
 """Streams that are looked at again before others get a turn."""
 
+_LOOK_SECONDS: Final = 0.25
+"""How often credentials' ends are looked at: a timer for each stream would cost each of them."""
+
+_NEVER: Final = float("inf")
+
 PROMPT_SECONDS: Final = 0.25
 """How old a decision may be when what was decided on is done, or shown: a request that took longer is asked about again."""
 
@@ -47,7 +52,7 @@ class OpenStream:
     Whoever serves it says so and is done; ``cut`` ends it where that takes longer than ``CUT_SECONDS``.
     """
 
-    __slots__ = ("_cut", "_timer", "definition", "ended", "info", "principal", "recheck")
+    __slots__ = ("_cut", "definition", "due", "ended", "info", "principal", "recheck")
 
     def __init__(
         self,
@@ -65,9 +70,8 @@ class OpenStream:
         self.definition = definition
         self._cut = cut
         self.ended: asyncio.Future[StatusError] = loop.create_future()
-        self._timer: asyncio.TimerHandle | None = None
-        if principal.not_after is not None:
-            self._timer = loop.call_later(max(0.0, principal.not_after - now), self.end, Unauthorized())
+        self.due = _NEVER if principal.not_after is None else loop.time() + principal.not_after - now
+        """When the caller's credential ends, by the loop's clock."""
 
     def end(self, error: StatusError) -> None:
         """End the stream, with ``error`` as its last word."""
@@ -98,8 +102,6 @@ class OpenStream:
 
     def close(self) -> None:
         """Forget the stream: its client has gone."""
-        if self._timer is not None:
-            self._timer.cancel()
         self.ended.cancel()
 
 
@@ -122,6 +124,7 @@ class OpenStreams:
         self._pending_clusters: set[str | None] = set()
         self._pending_authenticators: set[str] = set()
         self._task: asyncio.Task[None] | None = None
+        self._clock: asyncio.TimerHandle | None = None
         self.places: Counter[tuple[str, str]] = Counter()
         """How many are open by tenant and namespace; empty for a name that none can have, and for what is across all."""
         self.into_pods: set[OpenStream] = set()
@@ -149,6 +152,8 @@ class OpenStreams:
         """Register a stream; ``definition`` is the uid of the CRD that its resource rests on, ``cut`` hangs up."""
         stream = OpenStream(principal, info, recheck, now, definition, cut)
         self._open.add(stream)
+        if stream.due != _NEVER and self._clock is None:
+            self._look_at_credentials()
         for counted in _people(principal):
             self._people[counted] += 1
         self.places[_place(info)] += 1
@@ -167,6 +172,16 @@ class OpenStreams:
             _take(self.places, _place(stream.info))
             self.on_change()
         stream.close()
+
+    def _look_at_credentials(self) -> None:
+        """End what has outlived its caller's, for as long as there is any that has an end."""
+        loop, lasting = asyncio.get_running_loop(), False
+        for stream in self._open:
+            if stream.due <= loop.time():
+                stream.due = _NEVER
+                stream.end(Unauthorized())
+            lasting = lasting or stream.due != _NEVER
+        self._clock = loop.call_later(_LOOK_SECONDS, self._look_at_credentials) if lasting else None
 
     def reauthorize(self, cluster: str | None) -> None:
         """Ask again for every stream that rules of ``cluster`` may concern; ``None`` means all of them.

@@ -43,7 +43,7 @@ from gateway.options import Options
 from gateway.process.runtime import Runtime
 from gateway.process.streams import PROMPT_SECONDS, STOPPING, Recheck
 from gateway.resources.uids import random_uid
-from gateway.server import assembly
+from gateway.server import assembly, streaming
 from kube.auditing.policy import Stage
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision
@@ -87,9 +87,9 @@ class Application:
             raise ServiceUnavailable("the server is starting", retry_after=1)
         return self._runtime
 
-    async def serve(self, cycle: RequestResponseCycle) -> None:
+    def serve(self, cycle: RequestResponseCycle) -> Awaitable[None]:
         """Answer one request."""
-        await self._pipeline(self.runtime, cycle).run()
+        return self._pipeline(self.runtime, cycle).run()
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         """ASGI's lifespan, by which uvicorn starts and stops what it serves."""
@@ -231,6 +231,10 @@ class RequestPipeline:
         require_allowed(principal, info, decision)
 
         again = self._recheck(credentials, info)
+        if info.is_long_running:
+            # It shows them for as long as it lasts: they are kept once.
+            cycle.headers = [pair for pair in cycle.headers if pair[0] != b"authorization"]
+            self._headers = {name: value for name, value in self._headers.items() if name != b"authorization"}
         if info.connects:
             await again()
         body = b""
@@ -341,31 +345,8 @@ class RequestPipeline:
         await cycle.start_response(stream.status, stream.headers, lines=lines, long_running=stream.long_running)
         if self.trail is not None:
             self.trail.tell(Stage.RESPONSE_STARTED, status=stream.status, decision=self.decision, request=self.request)
-        pump = asyncio.ensure_future(self._pump(stream))
-        gone = asyncio.ensure_future(cycle.wait_for_disconnect() if stream.send is None else self._feed(stream.send))
-        try:
-            await asyncio.wait((pump, gone), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            gone.cancel()
-            pump.cancel()
-            await asyncio.wait((pump, gone))
-        if pump.cancelled():
-            return
-        try:
-            pump.result()
-        except StatusError:
-            cycle.break_response()
-        else:
-            cycle.end_response()
-
-    async def _feed(self, send: Callable[[bytes], Awaitable[None]]) -> None:
-        while data := await self._cycle.read():
-            await send(data)
-
-    async def _pump(self, stream: Stream) -> None:
-        async with contextlib.aclosing(stream.chunks) as chunks:  # type: ignore[type-var]
-            async for chunk in chunks:
-                await self._cycle.write(chunk)
+        stream.headers = ()
+        await streaming.pass_on(cycle, stream)
 
     def _record(self) -> None:
         info, runtime, principal = self.info, self._runtime, self.principal

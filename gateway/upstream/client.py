@@ -21,6 +21,7 @@ from gateway.http.messages import Headers
 from gateway.upstream.availability import Availability
 from gateway.upstream.connection import BrokenExchange, Connection, Exchange
 from gateway.upstream.headers import UnfitHeader, incoming, outgoing, require_fit
+from gateway.upstream.tls import connect
 from gateway.upstream.tunnel import Tunnel, agreed
 from kube.requests.status import BadRequest, ServiceUnavailable, StatusError, Timeout, TooManyRequests
 
@@ -30,9 +31,6 @@ Permit = Callable[[], Awaitable[None]]
 """Raises a ``StatusError`` where a request may not be sent any more."""
 
 _PROTOCOLS: Final = {b"websocket": b"websocket", b"spdy/3.1": b"SPDY/3.1"}
-
-_GOODBYE_SECONDS: Final = 1.0
-"""How long a cluster may take to answer TLS's closing alert."""
 
 KEEPALIVE: Final = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -88,21 +86,11 @@ class Answer:
     headers: Headers
     length: int | None
     _exchange: Exchange
-    _name: str
 
     @property
     def chunks(self) -> AsyncIterator[bytes]:
         """The body."""
-        return self._read()
-
-    async def _read(self) -> AsyncIterator[bytes]:
-        try:
-            async for data in self._exchange:
-                yield data
-        except BrokenExchange as error:
-            raise _failure(self._name, error) from None
-        finally:
-            self._exchange.abort()
+        return self._exchange
 
     def read_nowait(self) -> bytes | None:
         """The whole body if it has come already, so that head and body can be passed on together."""
@@ -181,12 +169,12 @@ class Upstream:
                 return await self._exchange(connection, head, body, long_running=long_running)
             except BrokenExchange as error:
                 if method != "GET" or not error.unseen or error.late:
-                    raise _failure(self.cluster.name, error) from None
+                    raise self._failure(error) from None
         try:
             connection = await self._connect(permit, tenant)
             return await self._exchange(connection, head, body, long_running=long_running)
         except BrokenExchange as error:
-            raise _failure(self.cluster.name, error) from None
+            raise self._failure(error) from None
 
     async def upgrade(
         self,
@@ -216,16 +204,17 @@ class Upstream:
         connection = await self._connect(permit, tenant)
         exchange = connection.begin(head, b"", patience=self._limits.answer_seconds, upgrade=True)
         try:
-            await exchange.wait_for_head()
+            answered = await exchange.wait_for_head()
             if exchange.status == 101:
-                return Tunnel(agreed(protocol, headers, exchange.headers), exchange, connection)
+                return Tunnel(agreed(protocol, headers, answered), exchange, connection)
         except BrokenExchange as error:
             exchange.abort()
-            raise _failure(self.cluster.name, error) from None
+            raise self._failure(error) from None
         except BaseException:
             exchange.abort()
             raise
-        return Answer(exchange.status, incoming(exchange.headers), exchange.length, exchange, self.cluster.name)
+        exchange.told = self._failure
+        return Answer(exchange.status, incoming(answered), exchange.length, exchange)
 
     def retire(self) -> None:
         """No more requests will come: hang up where nothing is under way, elsewhere as it ends."""
@@ -242,7 +231,7 @@ class Upstream:
     async def _exchange(self, connection: Connection, head: bytes, body: bytes, *, long_running: bool) -> Answer:
         exchange = connection.begin(head, body, patience=self._limits.answer_seconds)
         try:
-            await exchange.wait_for_head()
+            answered = await exchange.wait_for_head()
         except BrokenExchange as error:
             if error.late:
                 # A cluster that is frozen still holds its connections: the next request finds out with a new one.
@@ -253,7 +242,8 @@ class Upstream:
             raise
         if long_running:
             exchange.patience = None
-        return Answer(exchange.status, incoming(exchange.headers), exchange.length, exchange, self.cluster.name)
+        exchange.told = self._failure
+        return Answer(exchange.status, incoming(answered), exchange.length, exchange)
 
     def _head(self, method: str, target: bytes, headers: Headers, *, token: str, audit_id: str) -> bytes:
         try:
@@ -291,17 +281,12 @@ class Upstream:
             raise ServiceUnavailable(f'the cluster "{name}" is away, please try again later', retry_after=wait)
         if len(self._open) + self._connecting >= limits.connections:
             raise ServiceUnavailable(f'the cluster "{name}" is asked too much at once, please try again', retry_after=1)
+        connection = Connection(self, tenant)
         self._connecting += 1
         self._held[tenant] += 1
         try:
             async with asyncio.timeout(limits.connect_seconds):
-                transport, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: Connection(self, tenant),
-                    *self._address,
-                    ssl=self._tls,
-                    server_hostname=self._server_name,
-                    ssl_shutdown_timeout=_GOODBYE_SECONDS,
-                )
+                transport = await connect(connection, self._address, self._tls, self._server_name)
         except (OSError, TimeoutError, ValueError) as error:
             # What a certificate that does not verify says is for operators: the client can do nothing about it.
             logger.warning("the cluster %s cannot be reached: %s", name, type(error).__name__)
@@ -380,15 +365,15 @@ class Upstream:
         while self._idle:
             self._idle.pop().abort()
 
+    def _failure(self, error: BrokenExchange) -> StatusError:
+        """What a client may know.
 
-def _failure(name: str, error: BrokenExchange) -> StatusError:
-    """What a client may know.
-
-    There is no ``Retry-After``: clients repeat by themselves what they are asked to repeat, and this may have been done.
-    """
-    if error.late:
-        text = f'the cluster "{name}" did not answer in time: whether the request took effect is unknown'
-        return Timeout(text)
-    return BadGateway(
-        f'the cluster "{name}" gave no usable answer ({error}): whether the request took effect is unknown'
-    )
+        There is no ``Retry-After``: clients repeat by themselves what they are asked to repeat, and this may have been done.
+        """
+        name = self.cluster.name
+        if error.late:
+            text = f'the cluster "{name}" did not answer in time: whether the request took effect is unknown'
+            return Timeout(text)
+        return BadGateway(
+            f'the cluster "{name}" gave no usable answer ({error}): whether the request took effect is unknown'
+        )

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
 
 import httptools
 
@@ -23,6 +24,7 @@ MAX_INTERIM: Final = 8
 MAX_SILENT_BYTES: Final = 512 * 1024
 """Bytes that bring neither the end of a head nor any of a body, more than one reading of the socket brings."""
 
+_NOTHING: Final = memoryview(b"")
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _WITHOUT_BODY: Final = (204, 304)
 
@@ -55,7 +57,8 @@ class Owner(Protocol):
 class Exchange:
     """One request's answer, as it comes: the head once ``wait_for_head`` has returned, then the body piece by piece.
 
-    As an iterator it yields whatever has come since, and raises ``BrokenExchange`` in place of a body's missing rest.
+    As an iterator it yields whatever has come since, and raises what ``told`` makes of the reason in place of a body's
+    missing rest. Thousands are waited for at once: a generator for each would cost as much as all that is here.
     ``patience`` is how many seconds all waits together may last, so that no drip of bytes prolongs it; ``None`` is for
     answers that may pause.
     """
@@ -64,22 +67,24 @@ class Exchange:
         "_chunks",
         "_connection",
         "_error",
+        "_headers",
         "_size",
         "_waiter",
         "complete",
-        "headers",
         "length",
         "patience",
         "status",
+        "told",
     )
 
     def __init__(self, connection: Connection, patience: float | None) -> None:
         self._connection = connection
         self.patience = patience
+        self.told: Callable[[BrokenExchange], Exception] = _as_it_is
         self.status = 0
-        self.headers: Headers = ()
         self.length: int | None = None
         self.complete = False
+        self._headers: Headers = ()
         self._chunks: list[bytes] = []
         self._size = 0
         self._error: BrokenExchange | None = None
@@ -89,7 +94,7 @@ class Exchange:
 
     def feed_head(self, status: int, headers: Headers, length: int | None) -> None:
         """The head is there."""
-        self.status, self.headers, self.length = status, headers, length
+        self.status, self._headers, self.length = status, headers, length
         self._wake()
 
     def feed_data(self, data: bytes) -> None:
@@ -113,12 +118,14 @@ class Exchange:
 
     # What the reader asks for.
 
-    async def wait_for_head(self) -> None:
-        """Wait for the head. Raises ``BrokenExchange``."""
+    async def wait_for_head(self) -> Headers:
+        """Wait for the head; its headers, which are kept by whoever asks, once. Raises ``BrokenExchange``."""
         while not self.status:
             if self._error is not None:
                 raise self._error
-            await self._wait_for_change()
+            await self._change()
+        headers, self._headers = self._headers, ()
+        return headers
 
     def read_nowait(self) -> bytes:
         """What has come of the body and has not been taken yet."""
@@ -134,9 +141,13 @@ class Exchange:
             if self.complete:
                 raise StopAsyncIteration
             if self._error is not None:
-                raise self._error
-            await self._wait_for_change()
+                raise self.told(self._error) from None
+            await self._change()
         return self.read_nowait()
+
+    async def aclose(self) -> None:
+        """See ``abort``."""
+        self.abort()
 
     def interrupt(self) -> None:
         """Let whoever waits for more go, with ``BrokenExchange``."""
@@ -147,17 +158,19 @@ class Exchange:
         if not self.complete:
             self._connection.abort()
 
-    async def _wait_for_change(self) -> None:
+    def _change(self) -> Awaitable[None]:
+        self._waiter = asyncio.get_running_loop().create_future()
+        return self._waiter if self.patience is None else self._patiently(self._waiter, self.patience)
+
+    async def _patiently(self, waiter: asyncio.Future[None], patience: float) -> None:
         loop = asyncio.get_running_loop()
-        self._waiter = loop.create_future()
-        if self.patience is None:
-            await self._waiter
-            return
-        timer = loop.call_later(self.patience, self._run_out)
+        timer = loop.call_later(patience, self._run_out)
         try:
-            await self._waiter
+            await waiter
         finally:
-            self.patience = max(0.0, timer.when() - loop.time())
+            # Unless the answer turned out to be one that may pause.
+            if self.patience is not None:
+                self.patience = max(0.0, timer.when() - loop.time())
             timer.cancel()
 
     def _run_out(self) -> None:
@@ -167,6 +180,10 @@ class Exchange:
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+def _as_it_is(error: BrokenExchange) -> Exception:
+    return error
 
 
 class Connection(asyncio.Protocol):
@@ -179,18 +196,40 @@ class Connection(asyncio.Protocol):
     4. After 101 nothing is parsed any more: bytes go to the exchange as they come.
     """
 
+    __slots__ = (
+        "_exchange",
+        "_head_bytes",
+        "_headers",
+        "_in_head",
+        "_in_interim",
+        "_interim",
+        "_keep_alive",
+        "_owner",
+        "_parser",
+        "_raw",
+        "_reading",
+        "_seen",
+        "_silent_bytes",
+        "_transport",
+        "_unsent",
+        "_upgrade",
+        "_writable",
+        "idle_since",
+        "tenant",
+    )
+
     def __init__(self, owner: Owner, tenant: str | None = None) -> None:
         self._owner = owner
         self.tenant = tenant
         """Who holds it; nobody while it is idle."""
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser: Any = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
         self._exchange: Exchange | None = None
         self._upgrade = False
         self._raw = False
         self._reading = True
         self._writable: asyncio.Event | None = None
-        self._unsent = memoryview(b"")
+        self._unsent = _NOTHING
         self._headers: list[tuple[bytes, bytes]] = []
         self._head_bytes = 0
         self._silent_bytes = 0
@@ -262,8 +301,10 @@ class Connection(asyncio.Protocol):
             if self._raw:
                 exchange.feed_eof()
             exchange.fail(BrokenExchange("it closed the connection", unseen=not self._seen))
-        self._unsent = memoryview(b"")
+        self._unsent = _NOTHING
         self.resume_writing()
+        # Each of them knows this one: all would stay until somebody looks for cycles.
+        self._parser = self._transport = None
         self._owner.on_lost(self)
 
     def pause_writing(self) -> None:
@@ -309,6 +350,7 @@ class Connection(asyncio.Protocol):
             length = _checked(status, headers)
             self._in_head = False
             self._keep_alive = self._parser.should_keep_alive()
+            self._headers = []
             self._exchange.feed_head(status, headers, length)
 
     def on_body(self, body: bytes) -> None:
@@ -363,7 +405,9 @@ class Connection(asyncio.Protocol):
     def _send(self) -> None:
         """As much of the request as the cluster takes now."""
         while self._unsent and self._writable is None:
-            piece, self._unsent = self._unsent[:HIGH_WATER], self._unsent[HIGH_WATER:]
+            piece, rest = self._unsent[:HIGH_WATER], self._unsent[HIGH_WATER:]
+            # A view of nothing would keep the whole request.
+            self._unsent = rest or _NOTHING
             self.write_nowait(piece)
 
     def _begin_head(self) -> None:
@@ -380,9 +424,10 @@ class Connection(asyncio.Protocol):
         self._in_interim = True
 
     def _switch(self, exchange: Exchange, rest: bytes) -> None:
-        self._raw = True
+        self._raw, self._parser = True, None
         exchange.patience = None
         exchange.feed_head(101, tuple(self._headers), None)
+        self._headers = []
         if rest:
             exchange.feed_data(rest)
 

@@ -38,6 +38,8 @@ class LastWords(Protocol):
 class NoWords:
     """SPDY, and forms of watches that are no lines: the connection is closed."""
 
+    __slots__ = ()
+
     def see(self, data: bytes) -> None:
         """See ``LastWords``."""
 
@@ -47,6 +49,8 @@ class NoWords:
 
 
 class _Lines:
+    __slots__ = ("_between",)
+
     def __init__(self) -> None:
         self._between = True
 
@@ -58,6 +62,8 @@ class _Lines:
 class WatchWords(_Lines):
     """A watch in JSON: an event of type ERROR."""
 
+    __slots__ = ()
+
     def say(self, error: StatusError) -> bytes:
         """See ``LastWords``."""
         event: dict[str, Any] = {"type": "ERROR", "object": error.as_status()}
@@ -67,6 +73,8 @@ class WatchWords(_Lines):
 class LogWords(_Lines):
     """A log: a line of its own."""
 
+    __slots__ = ()
+
     def say(self, error: StatusError) -> bytes:
         """See ``LastWords``."""
         return (b"" if self._between else b"\n") + b"error: " + error.message.encode() + b"\n"
@@ -74,6 +82,8 @@ class LogWords(_Lines):
 
 class WebSocketWords:
     """A WebSocket: a ``Status`` on the error channel where the subprotocol has one, and a close frame with the reason."""
+
+    __slots__ = ("_fragmented", "_frames", "_head", "_left", "_lost", "_subprotocol")
 
     def __init__(self, subprotocol: bytes) -> None:
         self._subprotocol = subprotocol

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import AsyncIterator
 
 from gateway.http.messages import Headers
@@ -13,8 +12,12 @@ from gateway.upstream.headers import incoming
 class Tunnel:
     """The cluster's end of an upgraded connection; ``headers`` are those of the 101 that the client is to be sent."""
 
+    __slots__ = ("_connection", "_exchange", "_interrupted", "headers")
+
     def __init__(self, headers: Headers, exchange: Exchange, connection: Connection) -> None:
         self.headers = headers
+        # However it ends, that is the end.
+        exchange.told = StopAsyncIteration
         self._exchange = exchange
         self._connection = connection
         self._interrupted = False
@@ -22,12 +25,7 @@ class Tunnel:
     @property
     def chunks(self) -> AsyncIterator[bytes]:
         """Whatever the cluster sends until it hangs up. It waits while nobody reads."""
-        return self._read()
-
-    async def _read(self) -> AsyncIterator[bytes]:
-        with contextlib.suppress(BrokenExchange):
-            async for data in self._exchange:
-                yield data
+        return self._exchange
 
     async def write(self, data: bytes) -> None:
         """Send, unless it has been interrupted; waits while the cluster does not keep up."""
@@ -41,8 +39,11 @@ class Tunnel:
         self._exchange.interrupt()
 
     def close(self) -> None:
-        """Send what is written and hang up."""
-        self._connection.close()
+        """Send what is written and hang up; at once where it has been interrupted, for a thousand may be at the same time."""
+        if self._interrupted:
+            self._connection.abort()
+        else:
+            self._connection.close()
 
 
 def agreed(protocol: bytes, asked: Headers, answered: Headers) -> Headers:

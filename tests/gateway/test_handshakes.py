@@ -139,14 +139,17 @@ def derived(secret: bytes, label: str, length: int) -> bytes:
     return HKDFExpand(hashes.SHA256(), length, info).derive(secret)
 
 
-def changes_of_keys(secret: bytes) -> Iterator[bytes]:
-    """Records in which a client says that its keys are others from now on, and asks for the same (RFC 8446, 4.6.3)."""
+def changes_of_keys(secret: bytes, begun: int = 0) -> Iterator[bytes]:
+    """Records in which one side says that its keys are others from now on, and asks for the same (RFC 8446, 4.6.3).
+
+    It has sent as many with these before as have ``begun``.
+    """
     while True:
         said = b"\x18\x00\x00\x01\x01\x16"
         head = b"\x17\x03\x03" + (len(said) + 16).to_bytes(2)
-        sealed = AESGCM(derived(secret, "key", 16)).encrypt(derived(secret, "iv", 12), said, head)
-        yield head + sealed
-        secret = derived(secret, "traffic upd", 32)
+        nonce = int.from_bytes(derived(secret, "iv", 12)) ^ begun
+        yield head + AESGCM(derived(secret, "key", 16)).encrypt(nonce.to_bytes(12), said, head)
+        secret, begun = derived(secret, "traffic upd", 32), 0
 
 
 @pytest.mark.parametrize("answered", [False, True])

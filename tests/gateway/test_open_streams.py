@@ -8,6 +8,7 @@ import time
 from gateway.process.streams import CUT_SECONDS, STOPPING, OpenStream, OpenStreams
 from kube.authentication.identity import Principal
 from kube.requests.requestinfo import RequestInfo
+from kube.requests.status import Unauthorized
 
 
 async def nothing() -> None:
@@ -39,3 +40,26 @@ async def test_nobody_is_cut_off_because_this_process_was_slow() -> None:
     for _ in range(20):
         await asyncio.sleep(0)
     assert cut == []
+
+
+async def test_a_stream_ends_with_its_callers_credential() -> None:
+    """Whichever was opened first; who has no end is left alone, and in the end nobody looks at clocks any more."""
+    streams = OpenStreams()
+    info = RequestInfo(method="GET", path="/", cluster="root:acme", tenant="acme", verb="watch")
+
+    def opened_until(not_after: float | None) -> OpenStream:
+        who = Principal(name="anna", uid="1", groups=(), tenant="acme", authenticator="test", not_after=not_after)
+        return streams.open(who, info, nothing, now=1000.0, cut=lambda: None)
+
+    spent, lasting, endless, soon = (opened_until(moment) for moment in (999.0, 5000.0, None, 1000.1))
+    async with asyncio.timeout(60):
+        assert isinstance(await spent.ended, Unauthorized)
+        assert isinstance(await soon.ended, Unauthorized)
+    assert not lasting.ended.done()
+    assert not endless.ended.done()
+    for stream in (spent, soon, lasting):
+        streams.close(stream)
+    async with asyncio.timeout(60):
+        while streams._clock is not None:
+            await asyncio.sleep(0.01)
+    assert len(streams) == 1

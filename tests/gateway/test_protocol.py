@@ -131,9 +131,8 @@ async def test_requests_behind_one_that_takes_its_time_do_not_pile_up(size: int)
     async def watch(cycle: RequestResponseCycle) -> None:
         seen.append(cycle)
         if cycle.raw_path == b"/watch":
-            looking = asyncio.ensure_future(cycle.wait_for_disconnect())
+            cycle.listen(lambda: None, cycle.read_nowait)
             await go_on.wait()
-            looking.cancel()
         await echo(cycle)
 
     async with served(watch) as client:
@@ -316,8 +315,8 @@ async def test_the_end_of_a_client_is_noticed() -> None:
 
     async def wait(cycle: RequestResponseCycle) -> None:
         await cycle.start_response(200, ())
-        await cycle.wait_for_disconnect()
-        noticed.set_result(cycle.disconnected)
+        cycle.listen(lambda: noticed.set_result(cycle.disconnected))
+        await noticed
 
     async with served(wait) as client:
         client.send(GOOD)

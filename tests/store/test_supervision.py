@@ -60,7 +60,7 @@ async def test_what_begins_anew_by_itself_is_no_failure_and_what_is_stopped_stay
 
 # Tasks that somebody waits for, or that end with what they are for: their errors reach whoever began them.
 AWAITED = {
-    ("gateway/server/application.py", "_stream"),
+    ("gateway/server/streaming.py", "on_came"),
     ("gateway/handlers/acrossnamespaces/parts.py", "read_all"),
     ("gateway/handlers/acrossnamespaces/watching.py", "begin"),
     ("gateway/handlers/acrossnamespaces/watching.py", "chunks"),

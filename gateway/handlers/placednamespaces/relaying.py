@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Final
 
 import orjson
@@ -60,7 +61,8 @@ async def relay(
     words: LastWords = NoWords()
     if info.is_long_running and answer.status == 200:
         words = of_watch(media) if info.verb == "watch" else LogWords()
-    chunks = _guarded(runtime, request, answer, words, recheck)
+    # Its headers are not kept for as long as it lasts.
+    chunks = _guarded(runtime, request, replace(answer, headers=()), words, recheck)
     return Stream(chunks, media, headers, answer.status, long_running=info.is_long_running)
 
 

@@ -480,3 +480,21 @@ async def test_what_is_under_way_when_the_connections_retire_ends_by_itself() ->
         go.set()
         assert await whole(await slow) == b"whole"
         await until(lambda: upstream.connections == 0)
+
+
+async def test_a_tunnel_may_be_silent_for_longer_than_an_answer_may_take() -> None:
+    async def behave(visit: Visit) -> None:
+        await visit.request()
+        await asyncio.sleep(0.1)
+        await visit.say(SWITCH % (b"websocket", b""))
+        await visit.say(await visit.reader.readexactly(4))
+        visit.writer.close()
+
+    async with upstream_of(behave, replace(PATIENT, answer_seconds=2.0)) as (_, upstream):
+        tunnel = await upstream.upgrade("GET", b"/exec", WEBSOCKET, token="t", audit_id="a-1")
+        assert isinstance(tunnel, Tunnel)
+        reading = asyncio.ensure_future(anext(tunnel.chunks))
+        await asyncio.sleep(2.5)
+        await tunnel.write(b"late")
+        assert await reading == b"late"
+        tunnel.close()

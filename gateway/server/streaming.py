@@ -1,0 +1,95 @@
+"""An answer that goes on: what its source brings goes to the client, and what the client of a tunnel sends to the source.
+
+Thousands are silent most of the time: each has one task, and another only while its client's bytes are on their way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+
+from gateway.http.messages import Stream
+from gateway.http.requestresponse import RequestResponseCycle
+from kube.requests.status import StatusError
+
+logger = logging.getLogger(__name__)
+
+
+async def pass_on(cycle: RequestResponseCycle, stream: Stream) -> None:
+    """To the end of the stream, or of its client; the answer has begun. Raises what the source does but ``StatusError``."""
+    task = asyncio.current_task()
+    if task is None:
+        raise RuntimeError("a stream is some task's")
+    listener = _Listener(cycle, task.cancel, stream.send)
+    cycle.listen(listener.on_gone, listener.on_came)
+    try:
+        async with contextlib.aclosing(stream.chunks) as chunks:  # type: ignore[type-var]
+            async for chunk in chunks:
+                await cycle.write(chunk)
+    except asyncio.CancelledError:
+        if not listener.ended:
+            raise
+        task.uncancel()
+    except StatusError:
+        cycle.break_response()
+    else:
+        cycle.end_response()
+    finally:
+        await listener.stop()
+
+
+class _Listener:
+    """Hands on what the client sends, or throws it away where there is nobody to ``send`` it to.
+
+    ``end`` is called when the client has gone and nothing of what it sent is left, or when it cannot be handed on.
+    """
+
+    __slots__ = ("_cycle", "_end", "_feed", "_send", "ended")
+
+    def __init__(
+        self, cycle: RequestResponseCycle, end: Callable[[], object], send: Callable[[bytes], Awaitable[None]] | None
+    ) -> None:
+        self._cycle = cycle
+        self._end = end
+        self._send = send
+        self._feed: asyncio.Task[None] | None = None
+        self.ended = False
+
+    def on_came(self) -> None:
+        """The client has sent something."""
+        if self._send is None:
+            self._cycle.read_nowait()
+        elif self._feed is None or self._feed.done():
+            self._feed = asyncio.ensure_future(self._hand_on(self._send))
+            self._feed.add_done_callback(self._on_handed_on)
+
+    def on_gone(self) -> None:
+        """It has hung up: the stream ends once all is handed on."""
+        if self._feed is None or self._feed.done():
+            self._feed, self.ended = None, True
+            self._end()
+
+    async def stop(self) -> None:
+        """The stream has ended."""
+        if self._feed is not None and not self._feed.done():
+            self._feed.remove_done_callback(self._on_handed_on)
+            self._feed.cancel()
+            await asyncio.wait((self._feed,))
+        self._feed = None
+
+    async def _hand_on(self, send: Callable[[bytes], Awaitable[None]]) -> None:
+        while data := self._cycle.taken():
+            await send(data)
+
+    def _on_handed_on(self, feed: asyncio.Task[None]) -> None:
+        if self._feed is not feed or feed.cancelled():
+            return
+        self._feed = None
+        error = feed.exception()
+        if error is not None:
+            logger.error("what a client has sent cannot be handed on", exc_info=error)
+        if error is not None or self._cycle.disconnected:
+            self.ended = True
+            self._end()
