@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
+
+import pytest
 
 from access.admission.tenancy.tenantpolicies import TenantPolicies
 from store.engine import Engine
 from store.types import Create, Delete, Key, Update
 from tenants.clusters.objects import DEFAULT_TIER, TIER_ANNOTATION, WORKSPACE_LABEL
 from tenants.policies import tenant_policies_key, tier_policies_key
+from tests.databases import migrated
 
 TENANT, SPACE = "policed", "root:policed"
 HOME = Key("root", "", "tenants", "", TENANT)
 PLACE = Key(SPACE, "", "namespaces", "", "one")
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[str]:
+    """One that no server works at."""
+    with migrated("policies") as url:
+        yield url
 
 
 def body(**metadata: Any) -> dict[str, Any]:
@@ -23,7 +34,7 @@ def rules(*classes: str) -> dict[str, Any]:
     return {"metadata": {}, "rules": {"runtime_classes": list(classes)}}
 
 
-async def test_what_is_remembered_is_what_is_read_anew_after_every_write_of_another_process(new_database: str) -> None:
+async def test_what_is_remembered_is_what_is_read_anew_after_every_write_of_another_process(database: str) -> None:
     """AD5: whatever it rests on is made, changed and removed."""
     workspace = body(labels={WORKSPACE_LABEL: "uid"}, annotations={TIER_ANNOTATION: "gold"})
     states = {
@@ -33,7 +44,7 @@ async def test_what_is_remembered_is_what_is_read_anew_after_every_write_of_anot
         tier_policies_key("silver"): [rules("c"), rules("d")],
         tenant_policies_key(TENANT): [rules("e"), rules("a", "c")],
     }
-    async with Engine(new_database) as store, Engine(new_database) as other:
+    async with Engine(database) as store, Engine(database) as other:
         policies, seen = TenantPolicies(store, {}), set()
 
         async def compare() -> None:

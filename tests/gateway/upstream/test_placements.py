@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
+
+import pytest
 
 from gateway.upstream.placements import Placements
 from kube.objects.publications import NAMESPACES
 from store.engine import Engine
 from store.types import Create, Delete, Key, Stored, Update
 from tenants.clusters.objects import CLUSTER_LABEL, WORKSPACE_LABEL
+from tests.databases import migrated
 
 SPACE = "root:places"
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[str]:
+    """One that no server works at."""
+    with migrated("placements") as url:
+        yield url
 
 
 def namespace(name: str, **labels: str) -> dict[str, Any]:
@@ -22,9 +33,9 @@ def namespace(name: str, **labels: str) -> dict[str, Any]:
     }
 
 
-async def test_a_namespace_is_taken_for_a_stored_one_until_anybody_changes_it(new_database: str) -> None:
+async def test_a_namespace_is_taken_for_a_stored_one_until_anybody_changes_it(database: str) -> None:
     """GW18: and is asked for again then; one that is placed, or not there, never is."""
-    async with Engine(new_database) as store, Engine(new_database) as other:
+    async with Engine(database) as store, Engine(database) as other:
         placements = Placements(store)
         key = Key(SPACE, *NAMESPACES, "", "one")
 
