@@ -10,34 +10,52 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
+from threading import get_ident
 from typing import Final
 
 from kube.requests.status import ServiceUnavailable
 
 SECONDS: Final = 5.0
+"""Of a processor, in each thread that a question takes: on a busy machine it is not refused for what others do."""
+PATIENCE_SECONDS: Final = 30.0
+"""However little of it was work."""
 OBJECTS_MAX: Final = 50_000
 """Objects that one question reads."""
 
-_ends: ContextVar[float | None] = ContextVar("ends", default=None)
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    ends: float
+    begun: dict[int, float] = field(default_factory=dict)
+    """By thread, the processor time that it had taken when the question was first heeded there."""
+
+    def has_taken_its_time(self) -> bool:
+        worked = time.thread_time()
+        return worked - self.begun.setdefault(get_ident(), worked) > SECONDS or time.monotonic() > self.ends
+
+
+_question: ContextVar[_Question | None] = ContextVar("question", default=None)
 
 
 @contextmanager
 def limited() -> Iterator[None]:
     """A question's time, which begins now; within another one, that one's."""
-    if _ends.get() is not None:
+    if _question.get() is not None:
         yield
         return
-    token = _ends.set(time.monotonic() + SECONDS)
+    token = _question.set(_Question(time.monotonic() + PATIENCE_SECONDS))
     try:
+        heed()
         yield
     finally:
-        _ends.reset(token)
+        _question.reset(token)
 
 
 def heed() -> None:
     """Raises ``ServiceUnavailable`` where the question has taken its time."""
-    ends = _ends.get()
-    if ends is not None and time.monotonic() > ends:
+    question = _question.get()
+    if question is not None and question.has_taken_its_time():
         raise too_long()
 
 
