@@ -46,9 +46,12 @@ async def relay(
     What has not come whole is registered, and ends with the right to it. Raises what ``recheck`` does.
     """
     info = request.info
+    # The cluster has been asked: what it was asked with, and the head of its answer, are not kept for as long as that lasts.
+    request.parameters, request.raw_headers = {}, ()
     if isinstance(answer, Tunnel | RecordedTunnel):
-        chunks = _guarded(runtime, request, answer, of_tunnel(answer.headers), recheck)
-        return Stream(chunks, headers=answer.headers, status=101, send=answer.write)
+        agreed, answer.headers = answer.headers, ()
+        chunks = _guarded(runtime, request, answer, of_tunnel(agreed), recheck)
+        return Stream(chunks, headers=agreed, status=101, send=answer.write)
     media = next((value for name, value in answer.headers if name == _MEDIA), JSON)
     headers: Headers = (*(pair for pair in answer.headers if pair[0] != _MEDIA), *_NO_PAGE)
     whole = answer.read_nowait()
@@ -61,7 +64,6 @@ async def relay(
     words: LastWords = NoWords()
     if info.is_long_running and answer.status == 200:
         words = of_watch(media) if info.verb == "watch" else LogWords()
-    # Its headers are not kept for as long as it lasts.
     chunks = _guarded(runtime, request, replace(answer, headers=()), words, recheck)
     return Stream(chunks, media, headers, answer.status, long_running=info.is_long_running)
 
