@@ -17,11 +17,11 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from audit import tracing
+from gateway.http.clienttls import connect
 from gateway.http.messages import Headers
 from gateway.upstream.availability import Availability
 from gateway.upstream.connection import BrokenExchange, Connection, Exchange
 from gateway.upstream.headers import UnfitHeader, incoming, outgoing, require_fit
-from gateway.upstream.tls import connect
 from gateway.upstream.tunnel import Tunnel, agreed
 from kube.requests.status import BadRequest, ServiceUnavailable, StatusError, Timeout, TooManyRequests
 

@@ -16,8 +16,8 @@ import trustme
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.http.clienttls import ClientSession
 from gateway.http.handshakes import Session, TlsError, Trust
-from gateway.upstream.tls import ClientSession
 from tests.gateway.test_handshakes import attempt, changes_of_keys, trust, trustful
 
 __all__ = ["trust"]
