@@ -101,7 +101,7 @@ def pooler() -> Iterator[Pooler]:
 
 
 def test_the_engines_settings_hold_behind_it(pooler: Pooler) -> None:
-    """P2: no lock, statement or open transaction lasts longer because a pooler lets no start-up options pass."""
+    """No lock, statement or open transaction lasts longer because a pooler lets no start-up options pass."""
 
     async def asked() -> list[str]:
         connection = DedicatedConnection(pooler.url, "tenantry-test", session="SET synchronous_commit TO off")
@@ -126,7 +126,7 @@ def test_the_engines_settings_hold_behind_it(pooler: Pooler) -> None:
 
 
 def test_two_servers_behind_it_see_each_others_writes_and_outlive_it(pooler: Pooler) -> None:
-    """P1, P4: what was acknowledged is there after the pooler was killed, and servers go on with the next by themselves."""
+    """What was acknowledged is there after the pooler was killed, and servers go on with the next by themselves."""
     with running(pooler.url, workers=2) as server:
         space = server.tenant("pooled")
         since = space.send("GET", AT).revision
