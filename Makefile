@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.9
-# pytest-xdist: three workers for two cores, six at most; half of what a test takes it waits for processes and deadlines.
-WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); n=$$((n + (n + 1) / 2)); [ $$n -gt 6 ] && n=6; echo $$n)
+# pytest-xdist: one worker a core, four at most.
+WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -gt 4 ] && n=4; echo $$n)
 
 # Compiled code halves the time that a process needs to start; it is kept out of the tree.
 export PYTHONDONTWRITEBYTECODE :=
