@@ -51,8 +51,9 @@ def read_table(document: object) -> Page | None:
     naming = next((index for index, column in enumerate(columns) if column.get("format") == "name"), None)
     shown = [index for index, column in enumerate(columns) if not column.get("priority") and index != naming]
     titles = [str(column.get("name", "")) for column in columns]
+    told_rows = body.get("rows")
     rows = []
-    for row in body.get("rows") or ():
+    for row in told_rows if isinstance(told_rows, list) else ():
         cells = row.get("cells") if isinstance(row, dict) else None
         if not isinstance(cells, list):
             continue

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kube.display import commands, facts
@@ -59,6 +59,7 @@ def test_a_long_text_says_how_much_is_missing() -> None:
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), JSON))
+@example({"columnDefinitions": [], "rows": True})
 def test_whatever_a_cluster_answers_can_be_drawn(found: dict[str, Any]) -> None:
     """No shape of an answer breaks a page, and no YAML is another object."""
     facts.facts_of(found)
