@@ -87,8 +87,8 @@ def pooled(database: str) -> Iterator[Pooler]:
     with tempfile.TemporaryDirectory(prefix="pooler-") as folder:
         Path(folder).chmod(0o755)
         pooler = Pooler(database, Path(folder))
-        pooler.start()
         try:
+            pooler.start()
             yield pooler
         finally:
             pooler.kill()
