@@ -103,9 +103,10 @@ class Pair:
     @contextlib.contextmanager
     def served(self) -> Iterator[None]:
         """Run both."""
-        self.parts = [self._started() for _ in range(2)]
-        self.balancer = Balancer((part.port for part in self.parts), tls=self.tls)
         try:
+            for _ in range(2):
+                self.parts.append(self._started())
+            self.balancer = Balancer((part.port for part in self.parts), tls=self.tls)
             with self.balancer.served():
                 eventually(lambda: len(self.balancer.ready) == 2, within=PATIENCE)
                 yield
@@ -274,7 +275,8 @@ def _told(counts: Counts, watches: list[Watch], seconds: float, *, whole: bool) 
 
 def main() -> None:
     """Print what was seen."""
-    rate, number = (int(word) for word in (*sys.argv[1:], *(str(RATE), str(WATCHES))[len(sys.argv) - 1 :]))
+    rate = int(sys.argv[1]) if len(sys.argv) > 1 else RATE
+    number = int(sys.argv[2]) if len(sys.argv) > 2 else WATCHES
     apiserver = ("apiserver", "--secure-port={port}", f"--tenant-max-watches={MANY}", *_LIMITS)
     with tenanted() as (product, token):
         resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)

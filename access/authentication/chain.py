@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from access.authentication.base import Authenticator, Credentials, Refused
-from access.authentication.x509 import X509Authenticator
 from kube.authentication.identity import Principal, without_virtual_groups
 from kube.requests.status import Unauthorized
 from store.types import Unavailable
@@ -23,7 +22,6 @@ class AuthenticationChain:
     ) -> None:
         """``not_before`` says from which moment on (Unix seconds) credentials of a tenant count."""
         self._authenticators = tuple(authenticators)
-        self._of_headers = tuple(each for each in authenticators if not isinstance(each, X509Authenticator))
         self._not_before = not_before
 
     async def authenticate(self, credentials: Credentials, *, now: float) -> Principal:
@@ -34,8 +32,7 @@ class AuthenticationChain:
         """
         refusals: list[str] = []
         silent: Unavailable | None = None
-        # Most connections show no certificate.
-        for authenticator in self._of_headers if credentials.certificate is None else self._authenticators:
+        for authenticator in self._authenticators:
             try:
                 principal = await authenticator.authenticate(credentials, now=now)
             except Refused as refusal:

@@ -108,7 +108,8 @@ class ParsedRequest(NamedTuple):
 
     ``cluster`` is what ``/clusters/<path>`` said, ``tenant`` what ``tenants/<tenant>`` said (``*``: all of them), each
     ``None`` when absent. ``parameters`` are the decoded query parameters, ``query`` the first value of each, which is
-    the one that Kubernetes heeds; the legacy ``watch/`` prefix is translated into them, so that they and the resolved path say everything.
+    the one that Kubernetes heeds; the legacy ``watch/`` prefix is translated into them, so that they and the resolved
+    path say everything.
     """
 
     method: str

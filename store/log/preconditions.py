@@ -98,11 +98,11 @@ def rows_of(operations: Sequence[Operation]) -> Rows:
     for operation in operations:
         key = operation.key
         if isinstance(operation, Check):
-            _require_sound(key)
+            _require_known_sound(key)
             rows.append(row := Row(CHECK, key, operation.expected, "", b"", b""))
             checked.append(row)
             continue
-        require_sound(key)
+        _require_sound(key)
         expected = 0 if isinstance(operation, Create) else operation.expected
         rows.append(Row(_TYPES[type(operation)], key, expected, *encode(operation.body)))
         if key in changed:
@@ -114,7 +114,7 @@ def rows_of(operations: Sequence[Operation]) -> Rows:
     return tuple(rows)
 
 
-def require_sound(key: Key) -> None:
+def _require_sound(key: Key) -> None:
     """Raise ``ValueError`` for a key that no object may have."""
     if not (key.space and key.resource and key.name):
         raise ValueError("a key needs a space, a resource and a name")
@@ -123,7 +123,7 @@ def require_sound(key: Key) -> None:
         raise ValueError("a key is too long or holds a NUL character")
 
 
-_require_sound: Final = lru_cache(maxsize=1024)(require_sound)
+_require_known_sound: Final = lru_cache(maxsize=1024)(_require_sound)
 """Of what is only checked: tenants, namespaces and policies, which are the same for most writes."""
 
 
