@@ -51,9 +51,11 @@ class Balancer:
         thread = threading.Thread(target=self._run, daemon=True)
         thread.start()
         assert self._begun.wait(PATIENCE)
-        yield
-        self._loop.call_soon_threadsafe(self._main.cancel)
-        thread.join(PATIENCE)
+        try:
+            yield
+        finally:
+            self._loop.call_soon_threadsafe(self._main.cancel)
+            thread.join(PATIENCE)
 
     def _run(self) -> None:
         self._main = self._loop.create_task(self._serve())
