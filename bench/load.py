@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
@@ -50,6 +51,21 @@ def move(pid: int, number: int) -> None:
     for thread in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
             os.sched_setaffinity(int(thread.name), {_CORES[number]})
+
+
+def busy(number: int, seconds: float = 5) -> float:
+    """The part of its time for which a core has worked, from now on, whoever for."""
+    before = _times(_CORES[number])
+    time.sleep(seconds)
+    spent, idle = (after - first for first, after in zip(before, _times(_CORES[number]), strict=True))
+    return 1 - idle / spent
+
+
+def _times(core: int) -> tuple[int, int]:
+    """All ticks of a core, and those in which it had nothing to do or waited for a disk."""
+    line = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith(f"cpu{core} "))
+    ticks = [int(word) for word in line.split()[1:9]]
+    return sum(ticks), ticks[3] + ticks[4]
 
 
 @dataclass(frozen=True, slots=True)
