@@ -48,13 +48,20 @@ async def test_what_begins_anew_by_itself_is_no_failure_and_what_is_stopped_stay
         await asyncio.Event().wait()
 
     task = Supervised("test-anew", work)
+
+    async def until(number: int) -> None:
+        async with asyncio.timeout(60):
+            while begun < number:
+                await asyncio.sleep(0)
+
     task.start()
-    await asyncio.sleep(0.01)
+    await until(1)
     task.restart()
-    await asyncio.sleep(0.01)
-    assert (begun, restarts["test-anew"]) == (2, 0)
+    await until(2)
+    assert restarts["test-anew"] == 0
     await task.stop()
-    await asyncio.sleep(0.01)
+    for _ in range(20):
+        await asyncio.sleep(0)
     assert begun == 2
 
 
