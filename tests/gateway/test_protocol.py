@@ -73,6 +73,13 @@ async def served(serve: Serve) -> AsyncIterator[Served]:
         server.close()
 
 
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for what the server comes to."""
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
 async def echo(cycle: RequestResponseCycle) -> None:
     body = await read_body(cycle, dict(cycle.headers))
     said = b" ".join((cycle.method.encode(), cycle.raw_path, cycle.query, body))
@@ -137,7 +144,7 @@ async def test_requests_behind_one_that_takes_its_time_do_not_pile_up(size: int)
 
     async with served(watch) as client:
         client.send(b"GET /watch HTTP/1.1\r\nhost: x\r\n\r\n")
-        await asyncio.sleep(0.01)
+        await until(lambda: seen)
         connection, request = client.connection, b"GET / HTTP/1.1\r\n\r\n"
         sent = request * (size // len(request) + 1)
         for start in range(0, len(sent), size):
@@ -331,14 +338,14 @@ async def test_who_takes_too_long_is_hung_up_on(begun: bytes) -> None:
     """DOS-02: before, within and after a head."""
     async with served(echo) as client:
         client.send(begun)
+        await until(lambda: client.state.connections)
         await asyncio.sleep(0.05)
         now = asyncio.get_running_loop().time()
         client.connection.expire(now + 1)
         assert client.state.connections
         client.connection.expire(now + 100)
         await client.read()
-        await asyncio.sleep(0.01)
-        assert not client.state.connections
+        await until(lambda: not client.state.connections)
 
 
 async def test_who_asks_on_without_reading_is_hung_up_on() -> None:
@@ -361,15 +368,16 @@ async def test_who_asks_on_without_reading_is_hung_up_on() -> None:
 
 
 async def test_nobody_is_hung_up_on_while_an_answer_is_made() -> None:
-    go_on = asyncio.Event()
+    begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def slowly(cycle: RequestResponseCycle) -> None:
+        begun.set()
         await go_on.wait()
         await echo(cycle)
 
     async with served(slowly) as client:
         client.send(GOOD)
-        await asyncio.sleep(0.05)
+        await begun.wait()
         client.connection.expire(asyncio.get_running_loop().time() + REQUEST_SECONDS - 1)
         client.connection.shutdown()
         go_on.set()
@@ -379,23 +387,27 @@ async def test_nobody_is_hung_up_on_while_an_answer_is_made() -> None:
 @pytest.mark.parametrize("begun", [False, True])
 async def test_a_request_without_an_answer_in_a_minute_is_given_up(begun: bool) -> None:
     """What has begun and runs long, a watch or a log, goes on."""
-    ended = asyncio.Event()
+    running, ended = asyncio.Event(), asyncio.Event()
 
     async def never(cycle: RequestResponseCycle) -> None:
         if begun:
             await cycle.start_response(200, (), long_running=True)
+        running.set()
         try:
-            await asyncio.wait_for(ended.wait(), 5)
+            await ended.wait()
         finally:
             ended.set()
         cycle.end_response()
 
     async with served(never) as client:
         client.send(GOOD)
-        await asyncio.sleep(0.05)
+        await running.wait()
         client.connection.expire(asyncio.get_running_loop().time() + REQUEST_SECONDS + 1)
-        await asyncio.sleep(0.05)
-        assert ended.is_set() is not begun
+        if begun:
+            await asyncio.sleep(0.05)
+            assert not ended.is_set()
+        else:
+            await until(ended.is_set)
         ended.set()
         said = await client.reader.readuntil(b"\r\n")
         assert said == (b"HTTP/1.1 200 OK\r\n" if begun else b"HTTP/1.1 504 Gateway Timeout\r\n")
