@@ -18,7 +18,7 @@ from gateway.http.messages import Request, Response, Stream
 from gateway.http.requestresponse import RequestResponseCycle
 from gateway.process.runtime import Runtime
 from gateway.process.streams import Recheck
-from gateway.server.application import METHODS, RequestPipeline
+from gateway.server.pipeline import METHODS, RequestPipeline
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision
 from kube.requests.requestinfo import ParsedRequest, RequestInfo

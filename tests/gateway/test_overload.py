@@ -83,7 +83,7 @@ async def ask(
     accept: str = JSON,
     recheck: Recheck = _no_recheck,
 ) -> Response:
-    """As ``gateway.server.application``, behind authentication."""
+    """As ``gateway.server.pipeline``, behind authentication."""
     path, _, query = asked.path.partition("?")
     try:
         parsed = parse(asked.method, path.encode(), query.encode())

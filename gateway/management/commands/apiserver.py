@@ -19,7 +19,7 @@ from access.requestlimits import READ, WATCH, WRITE
 from gateway.http.servers import PortTaken
 from gateway.options import DEFAULT_ISSUER, Options
 from gateway.process.auditlog import read_policy_file
-from gateway.server.serving import run
+from gateway.server.supervisor import run
 from kube.requests.durations import parse_seconds
 from kube.requests.ratelimits import Limits
 from kube.requests.tokenbuckets import TokenBucket

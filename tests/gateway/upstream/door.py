@@ -21,7 +21,7 @@ from gateway.http.messages import Headers, Request, Stream
 from gateway.http.protocol import GatewayProtocol
 from gateway.http.requestresponse import RequestResponseCycle
 from gateway.process.streams import OpenStreams
-from gateway.server.application import RequestPipeline
+from gateway.server.pipeline import RequestPipeline
 from gateway.upstream.client import Answer, Upstream
 from gateway.upstream.placements import Placement
 from gateway.upstream.recording.recordings import Recordings
