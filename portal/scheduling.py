@@ -1,4 +1,7 @@
-"""Beat by lease: several may run, one wakes the workers; and how a Pod is known to be alive that serves nothing."""
+"""Beat by lease: several may run, one wakes the workers; and how a Pod is known to be alive that serves nothing.
+
+The lease is the leadership of ``store.postgresql.leadership``, for a loop that is Celery's own and knows no asyncio.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,12 @@ from celery.beat import Scheduler
 from celery.signals import heartbeat_sent
 from django.conf import settings
 
+from store.postgresql.leadership import RETRY_SECONDS, TRY_LOCK
+
 logger = logging.getLogger(__name__)
 
 LEASE: Final = 7_232_912
-"""The number of ``pg_advisory_lock``: PostgreSQL takes it back with the connection, however its holder ends."""
-_RETRY_SECONDS: Final = 1.0
+"""The number of the advisory lock."""
 _CONNECT: Final = "connect_timeout=5 keepalives_idle=5 keepalives_interval=2 keepalives_count=3 tcp_user_timeout=10000"
 
 
@@ -34,7 +38,7 @@ class Lease:
                 return True
             options: dict[str, Any] = dict(pair.split("=") for pair in _CONNECT.split())
             connection = psycopg.connect(self._url, autocommit=True, application_name="tenantry beat", **options)
-            row = connection.execute("SELECT pg_try_advisory_lock(%s)", [LEASE]).fetchone()
+            row = connection.execute(TRY_LOCK, [LEASE]).fetchone()
             if row and row[0]:
                 self._connection = connection
                 logger.info("this beat holds the lease")
@@ -64,8 +68,8 @@ class LeasedScheduler(Scheduler):
         """Send what is due, and say when to come again."""
         alive()
         if not self._lease.hold():
-            return _RETRY_SECONDS
-        return float(min(super().tick(*arguments, **options) or _RETRY_SECONDS, _RETRY_SECONDS))
+            return RETRY_SECONDS
+        return float(min(super().tick(*arguments, **options) or RETRY_SECONDS, RETRY_SECONDS))
 
     def close(self) -> None:
         """Let go of the lease at once."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
+
+import pytest
 
 from tests.requirements import FLOORS, ROOT
 
@@ -11,6 +14,9 @@ LINES_MAX = 500
 FILES_MAX = 20
 FULL = {"migrations", "kube/validation"}
 """Folders that grow by their nature: one file a step, one file a group of kinds; those of tests likewise."""
+
+EVERYWHERE = {"migrations", "management"}
+"""What each of Django's applications may have beside its rooms."""
 
 MODULES = sorted(path for folder in (*FLOORS, "tests", "bench", "cli") for path in (ROOT / folder).rglob("*.py"))
 
@@ -25,6 +31,19 @@ def test_no_folder_is_too_full_to_be_seen_at_once() -> None:
     assert {
         str(folder): count for folder, count in files.items() if count > FILES_MAX and not _may_be_full(folder)
     } == {}
+
+
+DRAWN = re.search(r"```\n(.*?)```", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+def test_every_room_is_drawn_on_its_floor(floor: str) -> None:
+    """And nothing is drawn there that is no room."""
+    assert DRAWN is not None
+    (drawing,) = re.findall(rf"^{floor}/ .*\n((?:  .*\n)*)", DRAWN[1], re.MULTILINE)
+    drawn = set(re.findall(r"(?<![\w.])(\w+)/(?=\s)", drawing))
+    rooms = {path.parent.name for path in (ROOT / floor).glob("*/__init__.py")}
+    assert drawn == rooms - EVERYWHERE
 
 
 def _may_be_full(folder: Path) -> bool:

@@ -18,7 +18,8 @@ logger = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 1.0
 
-_LOCK: Final = "SELECT pg_try_advisory_lock(%s)"
+TRY_LOCK: Final = "SELECT pg_try_advisory_lock(%s)"
+"""Whether the session leads from now on: as long as it lasts, however its holder ends."""
 
 ANSWER_SECONDS: Final = 5.0
 """A session that does not answer for this long is given up, and the lock with it."""
@@ -65,10 +66,10 @@ async def leader_election(conninfo: str, lock: int, name: str) -> AsyncIterator[
         await ask("SELECT 1")
 
     try:
-        leads = await ask(_LOCK, lock)
+        leads = await ask(TRY_LOCK, lock)
         while leads != b"t":
             await asyncio.sleep(RETRY_SECONDS)
-            leads = await ask(_LOCK, lock)
+            leads = await ask(TRY_LOCK, lock)
         yield check_leadership
     finally:
         connection.close()
