@@ -112,7 +112,7 @@ class AuditChain(models.Model):
 class ApiRequest(models.Model):
     """One request to the API server, or ``count`` equal ones that were refused in a row (AD7, AZ11).
 
-    The table is partitioned by month and written by COPY (``audit.requests``); it is no chain. ``code`` is the HTTP
+    The table is partitioned by month and written by COPY (``audit.requestlog.records``); it is no chain. ``code`` is the HTTP
     status, ``authenticator`` who knew the user (of whoever acts as another, AN9), ``step`` the authorizer that decided,
     ``latency`` microseconds, 2^31 - 1 at most. ``trace`` is there for what was refused by the
     authorizers: what each of them that was asked has said, in order (``step``, ``decision``, ``reason``, ``rule``).

@@ -5,8 +5,8 @@ from __future__ import annotations
 from celery import shared_task
 from django.utils import timezone
 
-from audit.partitions import partitions_prepare as prepare
 from audit.publishing import checkpoint_write
+from audit.requestlog.partitions import partitions_prepare as prepare
 
 
 @shared_task(name="audit.partitions_prepare", ignore_result=True)

@@ -27,8 +27,8 @@ from urllib.parse import urlsplit
 
 import psycopg
 
-from bench.load import Figures, drive, on_core
-from bench.processes import resident
+from bench.measuring.load import Figures, drive, on_core
+from bench.measuring.processes import resident
 from tests import kubeapiserver
 from tests.ports import free_port
 from tests.story.product import ROOT, Product, eventually

@@ -26,7 +26,7 @@ import orjson
 from access.authorization.build import build_authorization
 from access.authorization.options import AuthorizationOptions
 from bench.apiserver import REVIEW, Target, peer, served, tenanted
-from bench.load import Figures, drive
+from bench.measuring.load import Figures, drive
 from gateway.resources.kinds import Catalogs
 from kube.authentication.identity import AUTHENTICATED, Principal
 from kube.requests.requestinfo import RequestInfo

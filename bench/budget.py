@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from bench.apiserver import Target, served, tenanted
 from bench.compare import asked_for, fill
-from bench.load import drive
-from bench.processes import processor_seconds
+from bench.measuring.load import drive
+from bench.measuring.processes import processor_seconds
 from tests.story.product import ROOT, eventually
 
 PATHS: Final = ("GET", "LIST of 500", "CREATE", "SubjectAccessReview", "… of a new user each")
@@ -99,7 +99,7 @@ def main() -> None:
     seconds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     with tempfile.TemporaryDirectory(prefix="tenantry-budget-") as folder:
         file = Path(folder) / "found"
-        program = ("-m", "bench.profiled", str(file))
+        program = ("-m", "bench.measuring.profiled", str(file))
         with tenanted() as (product, token), served(product, token, program=program) as target:
             fill(target)
             for label in PATHS:

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.apiserver import BASE, CONFIGMAP, REVIEW, Target
-from bench.load import drive
-from bench.processes import processor_seconds
+from bench.measuring.load import drive
+from bench.measuring.processes import processor_seconds
 from tests.story.product import ROOT
 
 _SERVE = """

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from bench.apiserver import Target, served, tenanted
-from bench.load import Figures, busy, drive, on_core
-from bench.processes import processor_seconds, resident
+from bench.measuring.load import Figures, busy, drive, on_core
+from bench.measuring.processes import processor_seconds, resident
 from tests import kubeapiserver
 from tests.ports import free_port
 from tests.story.product import Product, eventually

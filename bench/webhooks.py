@@ -36,8 +36,8 @@ import uvloop
 
 from bench.apiserver import Target, served
 from bench.authorization import REVIEWS, fill
-from bench.load import Figures, drive, move, on_core
-from bench.processes import children, processor_seconds
+from bench.measuring.load import Figures, drive, move, on_core
+from bench.measuring.processes import children, processor_seconds
 from portal.quickstart.embedded.postgresql import PostgreSQL
 from tests import kubeapiserver
 from tests.kubeapiserver import KubeApiserver
@@ -59,7 +59,7 @@ _SETUP: Final = """
 import base64
 from django.utils import timezone
 from audit.recorder import Actor
-from access.credentials.webhookcredentials import webhook_credential_rotate
+from access.credentials.webhooks import webhook_credential_rotate
 from tenants.models import User
 from tenants.services import cluster_register, tenant_create, tenant_quota_change, workspace_init
 actor = Actor(name="bench", operator=True)

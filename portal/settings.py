@@ -29,7 +29,7 @@ from portal.http import proxies
 from portal.pages.links import links_read
 from portal.quickstart.embedded.sockets import OWNER, postgresql_url, redis_url
 from portal.signin.oidc import mapping
-from tenants.approvers import approvers_read
+from tenants.requests.approvers import approvers_read
 
 
 class _Variables(FileAwareMapping):  # type: ignore[misc]
@@ -301,7 +301,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PERMISSION_CLASSES": ["portal.api.permissions.Scoped"],
     "DEFAULT_PARSER_CLASSES": ["portal.api.parsers.StrictJSONParser", "portal.api.parsers.StrictYAMLParser"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer", "portal.api.parsers.YAMLRenderer"],
-    "DEFAULT_SCHEMA_CLASS": "portal.api.schema.Schema",
+    "DEFAULT_SCHEMA_CLASS": "portal.api.openapi.schema.Schema",
     "DEFAULT_METADATA_CLASS": None,
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "portal.api.parsers.JsonOrYaml",
     "EXCEPTION_HANDLER": "portal.api.errors.handle",

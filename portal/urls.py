@@ -3,7 +3,7 @@
 from django.contrib import admin
 from django.urls import include, path
 
-from portal.api.docs import docs, schema
+from portal.api.openapi.docs import docs, schema
 from portal.views import (
     access,
     audit,
@@ -11,16 +11,13 @@ from portal.views import (
     credentials,
     health,
     identity,
-    logins,
     objectpolicies,
-    oidc,
     operations,
     overview,
     people,
     platform,
     policies,
     quotas,
-    sessions,
     tenants,
     usage,
     workspaces,
@@ -34,6 +31,7 @@ from portal.views.contents import terminal as contents_terminal
 from portal.views.joining import invitations
 from portal.views.operating import announcements, bulk, freezing, offboarding, postponing, reports
 from portal.views.requests import asking, deciding, endings, notifications, webhooks
+from portal.views.signin import logins, oidc, sessions
 
 handler400 = "portal.http.errors.bad_request"
 handler403 = "portal.http.errors.permission_denied"

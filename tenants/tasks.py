@@ -6,25 +6,25 @@ from celery import shared_task
 from django.utils import timezone
 
 from tenants import services
-from tenants.reconciler import deletion, lapses, reachability, reconciler
+from tenants.reconciler import deletion, lapses, loop, reachability
 
 
 @shared_task(name="tenants.operations_sweep", ignore_result=True)
 def operations_sweep() -> None:
     """Run every due operation: woken by services, and every 2 s in case nobody woke."""
-    reconciler.operations_sweep()
+    loop.operations_sweep()
 
 
 @shared_task(name="tenants.workspaces_reconcile", ignore_result=True)
 def workspaces_reconcile() -> None:
     """Look for drift."""
-    reconciler.workspaces_reconcile()
+    loop.workspaces_reconcile()
 
 
 @shared_task(name="tenants.clusters_recheck", ignore_result=True)
 def clusters_recheck() -> None:
     """Prove anew what registered clusters must be."""
-    reconciler.clusters_recheck()
+    loop.clusters_recheck()
 
 
 @shared_task(name="tenants.clusters_probe", ignore_result=True)

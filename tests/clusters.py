@@ -20,7 +20,7 @@ import pytest
 from cryptography.fernet import Fernet
 
 from tenants.models import Cluster, Operation, Phase, Workspace
-from tenants.reconciler.reconciler import operations_run
+from tenants.reconciler.loop import operations_run
 from tests import kubeapiserver
 from tests.apiserver import ANY_PACE
 from tests.faultproxy import FaultProxy, write_certificate

@@ -26,6 +26,20 @@ def test_a_document_names_and_links_only_what_is_there(document: Path) -> None:
     assert not missing
 
 
+_BESIDE = re.compile(r"`([\w./-]+\.(?:py|js))`")
+FILES = [
+    "/" + str(path.relative_to(ROOT))
+    for folder in (*FLOORS, "cli", "login", "tests", "bench", "static")
+    for path in (ROOT / folder).rglob("*")
+] + ["/manage.py"]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_file_that_is_named_without_its_folder_is_somewhere(document: Path) -> None:
+    named = _BESIDE.findall(document.read_text(encoding="utf-8"))
+    assert [name for name in named if not any(path.endswith("/" + name) for path in FILES)] == []
+
+
 TEXTS = sorted(
     path
     for folder in (*FLOORS, "tests", "bench", "templates", "docs")

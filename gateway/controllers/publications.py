@@ -9,7 +9,7 @@ itself. What makes that safe:
 2. Nothing is kept between two looks. Events, and a scan when somebody begins to lead, only say where to look: published
    objects and tenants are remembered by name.
 3. A copy is found by its mark, which nobody but this worker can write, and is of the source whose UID it bears.
-4. What is to be in a placed namespace is kept as a record, by the same rules; ``gateway.upstream.placedcopies`` makes the
+4. What is to be in a placed namespace is kept as a record, by the same rules; ``gateway.upstream.placed.copies`` makes the
    cluster follow it, and writes into it how it stands there.
 
 One change of a source is about every tenant: they are looked at in swarms, each read by one statement, and written by as

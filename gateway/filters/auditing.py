@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from audit.requests import RequestRecord
+from audit.requestlog.records import RequestRecord
 from gateway.http.messages import Request, Response
 from gateway.process.auditlog import AuditLog
 from kube.auditing.events import Body, Event

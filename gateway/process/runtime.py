@@ -18,7 +18,7 @@ from access.authorization.chain import AuthorizationChain
 from access.authorization.workspaces.maximalpermission import MaximalPermissionPolicy
 from access.requestlimits import TenantThrottle
 from access.tenantlimits import TenantLimits
-from audit.requests import RequestLog
+from audit.requestlog.records import RequestLog
 from gateway.options import Options
 from gateway.process.auditlog import AuditLog
 from gateway.process.fairexecutor import FairExecutor
@@ -36,7 +36,7 @@ from gateway.upstream.answers import HeldAnswers
 from gateway.upstream.clusternamespaces import ClusterNamespaces
 from gateway.upstream.clusters import Clusters
 from gateway.upstream.placements import Placements
-from gateway.upstream.recording.recordings import Recordings
+from gateway.upstream.recording.registry import Recordings
 from gateway.upstream.tokens import WorkspaceTokens
 from gateway.upstream.versions import MergedVersions
 from kube.requests.logicalclusters import ROOT

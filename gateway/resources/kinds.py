@@ -20,7 +20,7 @@ from kube.kinds.mergestrategies import DEDUCED, Structure, structure_of
 from kube.kinds.resources import Catalog, Resource, Subresource, Version, api_version
 from kube.kinds.reststrategies import DEPRECATED
 from kube.kinds.schemas import Definitions, Schema
-from kube.kinds.tenantrykinds import with_own_kinds
+from kube.kinds.tenantry import with_own_kinds
 from kube.objects.columns import TableConvertor
 from kube.objects.tables import convertor_of
 from kube.requests.logicalclusters import BOOTSTRAP, ROOT

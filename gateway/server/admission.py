@@ -10,17 +10,17 @@ from access.admission import choice
 from access.admission.base import Attributes, Plugin
 from access.admission.chain import AdmissionChain
 from access.admission.configuration import AdmissionConfiguration
-from access.admission.dynamic.admissionquestions import AdmissionQuestions
-from access.admission.dynamic.admissionwebhooks import (
-    MutatingAdmissionWebhook,
-    ValidatingAdmissionWebhook,
-    WebhookCaller,
-)
 from access.admission.dynamic.compiledobjects import CompiledObjects
 from access.admission.dynamic.mutatingadmissionpolicy import MutatingAdmissionPolicy
 from access.admission.dynamic.outsidechanges import internal
 from access.admission.dynamic.policyinvocations import PolicyInvocations
+from access.admission.dynamic.questions import AdmissionQuestions
 from access.admission.dynamic.validatingadmissionpolicy import ValidatingAdmissionPolicy
+from access.admission.dynamic.webhooks import (
+    MutatingAdmissionWebhook,
+    ValidatingAdmissionWebhook,
+    WebhookCaller,
+)
 from access.admission.kubernetes.certificaterequests import CertificateRequests, CertificateSigners
 from access.admission.kubernetes.customresourcedefinitions import CustomResourceDefinitions
 from access.admission.kubernetes.defaultclasses import INGRESS, STORAGE, DefaultClass
@@ -55,7 +55,7 @@ from access.authorization.build import Authorization
 from gateway.http.messages import LARGE
 from gateway.process.keyedlocks import KeyedLocks
 from gateway.resources.kinds import Catalogs, Kind, definitions
-from gateway.upstream.placedhosts import UNDERWAY_SECONDS
+from gateway.upstream.placed.hosts import UNDERWAY_SECONDS
 from kube.admissionpolicies import validating, webhooks
 from kube.admissionpolicies.matching import (
     BINDINGS,

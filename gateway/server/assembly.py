@@ -26,7 +26,7 @@ from access.reloading import ReloadedFile
 from access.requestlimits import TenantThrottle
 from access.tenantlimits import LIMITING, StoredBounds, TenantLimits
 from audit import tracing
-from audit.requests import RequestLog
+from audit.requestlog.records import RequestLog
 from gateway.controllers import manager
 from gateway.http.certificates import Certificates
 from gateway.options import Options
@@ -48,12 +48,12 @@ from gateway.upstream.admission import PlacedPolicies, PlacedScope, RightsAreGiv
 from gateway.upstream.clusternamespaces import ClusterNamespaces
 from gateway.upstream.clusters import Clusters
 from gateway.upstream.openedobjects import OpenedObjects
-from gateway.upstream.placedcopies import PlacedCopies
-from gateway.upstream.placedhosts import IngressReader, PlacedHosts
-from gateway.upstream.placedquota import NamespaceQuotaReader, PlacedQuota, PlacedUsageController
-from gateway.upstream.placedrights import PlacedRights
+from gateway.upstream.placed.copies import PlacedCopies
+from gateway.upstream.placed.hosts import IngressReader, PlacedHosts
+from gateway.upstream.placed.quota import NamespaceQuotaReader, PlacedQuota, PlacedUsageController
+from gateway.upstream.placed.rights import PlacedRights
 from gateway.upstream.placements import Placements
-from gateway.upstream.recording.recordings import Recordings
+from gateway.upstream.recording.registry import Recordings
 from gateway.upstream.tokens import WorkspaceTokens
 from kube.authentication.serviceaccounttokens import load_verifying_keys
 from kube.customresources.definitions import CRDS

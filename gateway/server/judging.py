@@ -17,7 +17,7 @@ from django.conf import settings
 from access.admission import configuration
 from access.admission.base import CREATE
 from access.admission.chain import AdmissionChain
-from access.admission.dynamic.admissionwebhooks import MutatingAdmissionWebhook, ValidatingAdmissionWebhook
+from access.admission.dynamic.webhooks import MutatingAdmissionWebhook, ValidatingAdmissionWebhook
 from access.authorization.chain import AuthorizationChain
 from access.tenantlimits import StoredBounds
 from gateway.handlers import patching, subresources, writing

@@ -23,8 +23,8 @@ import orjson
 from gateway.resources.kinds import definitions
 from gateway.resources.objects import timestamp
 from gateway.upstream.clusters import Clusters, follow_each
-from gateway.upstream.gatewayreading import Unserved, read_document, read_list
 from gateway.upstream.placements import placement_in
+from gateway.upstream.reading import Unserved, read_document, read_list
 from kube.authorization.placedrights import MEMBERS, PREFIX
 from kube.authorization.rbac import GROUP
 from kube.customresources.definitions import CLEANUP, CRDS, crd_causes, crd_status, terminating

@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kube.authentication.identity import AUTHENTICATED, MASTERS, SERVICE_ACCOUNTS, UNAUTHENTICATED
-from kube.authorization.componentroles import COMPONENT_ROLES
-from kube.authorization.controllerroles import CONTROLLER_ROLES
+from kube.authorization.bootstrap.components import COMPONENT_ROLES
+from kube.authorization.bootstrap.controllers import CONTROLLER_ROLES
 from kube.authorization.policyobjects import ALL, READ, WRITE, binding, role, rule, urls
 from kube.authorization.rbac import GROUP, Role, binding_from, role_from
 from kube.authorization.rbacindex import PolicyIndex

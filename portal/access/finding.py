@@ -16,7 +16,7 @@ from portal.access.auditlog import entry_visible_to, is_visible
 from portal.pages import labels
 from tenants import selectors
 from tenants.models import User
-from tenants.requests import requests_visible_to
+from tenants.requests.selectors import requests_visible_to
 
 _REFUSED_SINCE: Final = timedelta(days=30)
 

@@ -28,7 +28,7 @@ from portal.api.serializers.base import RequestSerializer
 from portal.database.scopes import everything
 from portal.pages.inbox import inbox_of
 from tenants.models import AccessRequest, Approval, Postponement, RequestComment, RequestKind, RequestState, Role
-from tenants.requests import request_visible_to, requests_page
+from tenants.requests.selectors import request_visible_to, requests_page
 from tenants.services.memberships import BREAK_GLASS_MINUTES, BREAK_GLASS_MINUTES_MAX
 from tenants.services.requests import (
     Wish,

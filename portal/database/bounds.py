@@ -62,7 +62,7 @@ BOUNDS: Final[Mapping[str, Bound]] = {
     "access_requests": Bound(
         By.AGE,
         "20 of a person and 200 of a tenant wait at a time; ended ones go",
-        "tenants.requests.OPEN_OF_PERSON_MAX",
+        "tenants.requests.selectors.OPEN_OF_PERSON_MAX",
     ),
     "request_comments": Bound(By.WITH, "50 a request", "tenants.services.requests.asking.COMMENTS_MAX"),
     "notices": Bound(By.RATE, "told within seconds and gone", "tenants.actionlimits.WRITES"),

@@ -27,7 +27,7 @@ from portal.pages.progress import TITLES
 from tenants import selectors
 from tenants.models import AccessRequest, Desired, Membership, Operation, OperationState, Postponement, Role, Workspace
 from tenants.models.postponements import CAUSE_MAX
-from tenants.requests import requests_to_decide
+from tenants.requests.selectors import requests_to_decide
 from tenants.services.operating.postponing import LIVING_MAX, postponements_by_row
 from tenants.usage import quotas_nearly_full
 

@@ -40,7 +40,7 @@ from tenants.models import (
     Webhook,
 )
 from tenants.notices import ALWAYS
-from tenants.requests import user_may_decide
+from tenants.requests.selectors import user_may_decide
 from tenants.rights import require_lasting_role, require_open, require_operator, tenant_locked
 
 PORTAL: Final = "portal"

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
-from audit import requests as audit_requests
 from audit.models import ApiRequest
-from audit.partitions import partitions_prepare
-from audit.requests import BOUND, REFUSALS_IN_FULL, RequestLog, RequestRecord
+from audit.requestlog import records as audit_requests
+from audit.requestlog.partitions import partitions_prepare
+from audit.requestlog.records import BOUND, REFUSALS_IN_FULL, RequestLog, RequestRecord
 from audit.selectors import requests_of_tenant
 from kube.authorization.decisions import Decision, Verdict
 from portal.database.rights import as_owner

@@ -7,7 +7,7 @@ from datetime import date, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.shares import DayShares, even_level
+from audit.requestlog.shares import DayShares, even_level
 
 TODAY = date(2026, 3, 1)
 

@@ -8,7 +8,7 @@ import pytest
 
 from kube.kinds.builtins import KUBERNETES_MINOR
 from kube.kinds.schemas import Definitions
-from kube.kinds.tenantrykinds import with_own_kinds
+from kube.kinds.tenantry import with_own_kinds
 
 
 @pytest.fixture(scope="session")

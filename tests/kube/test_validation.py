@@ -22,7 +22,7 @@ from kube.objects import tables
 from kube.objects.defaults import fill_defaults
 from kube.objects.fieldvalidation import decode_fields
 from kube.objects.strategies import prepare_for_create
-from kube.objects.warnings import warnings_for
+from kube.objects.warnings.objects import warnings_for
 from kube.requests.fielderrors import forbidden, invalid_object, required
 from kube.requests.status import BadRequest, Cause
 from kube.validation.configuration import MAX_DATA

@@ -400,7 +400,7 @@ def test_document_is_valid_without_a_warning(capsys: Any) -> None:
 
 
 def test_document_covers_every_route_and_is_served() -> None:
-    from portal.api.docs import document
+    from portal.api.openapi.docs import document
     from portal.api.urls import urlpatterns
 
     document_paths = document()["paths"]

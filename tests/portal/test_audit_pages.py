@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from audit.actions import Action
 from audit.models import ApiRequest
-from audit.partitions import partitions_prepare
+from audit.requestlog.partitions import partitions_prepare
 from portal.pages.labels import target_name
 from tests import factories
 from tests.portal.conftest import House, signed_in

@@ -15,7 +15,7 @@ from openapi_python_client.config import Config, ConfigFile, MetaType
 from openapi_python_client.parser.errors import ErrorLevel
 from openapi_spec_validator import validate
 
-from portal.api.docs import document
+from portal.api.openapi.docs import document
 from tests.portal.conftest import House
 from tests.portal.test_api import bearer
 

@@ -20,11 +20,11 @@ from kube.requests.status import Conflict, StatusError
 from portal.backup.closing import credentials_end_all
 from portal.signin.accounts import user_change
 from tenants import actionlimits
-from tenants.approvers import approvers_read
 from tenants.models import AccessRequest, Membership, RequestState, Role, Tenant, User
 from tenants.quotas import tenant_quota
 from tenants.reconciler.deletion import tenants_end
 from tenants.reconciler.lapses import lapses_sweep
+from tenants.requests.approvers import approvers_read
 from tenants.services import (
     membership_remove,
     membership_set,

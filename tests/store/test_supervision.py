@@ -72,9 +72,9 @@ AWAITED = {
     ("gateway/handlers/acrossnamespaces/watching.py", "begin"),
     ("gateway/handlers/acrossnamespaces/watching.py", "chunks"),
     ("gateway/upstream/clusters.py", "roles"),
-    ("gateway/upstream/placedrights.py", "_once"),
+    ("gateway/upstream/placed/rights.py", "_once"),
     ("gateway/upstream/recording/keeping.py", "start"),  # its failure ends the session
-    ("gateway/upstream/recording/recordings.py", "_behind"),  # waited for at the stop, its failure logged
+    ("gateway/upstream/recording/registry.py", "_behind"),  # waited for at the stop, its failure logged
     ("gateway/upstream/tokens.py", "_renewal"),
     ("gateway/http/protocol.py", "_serve"),
     ("gateway/process/fairexecutor.py", "run"),

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(600)
 PASSWORD = "correct horse battery"
 HOOKS = """
 from datetime import UTC, datetime
-from access.credentials.webhookcredentials import webhook_credential_rotate
+from access.credentials.webhooks import webhook_credential_rotate
 from audit.recorder import Actor
 from tenants.models import Cluster
 Cluster.objects.get_or_create(name="asking", kind="external", server="https://192.0.2.1:6443", ca_data="none")

@@ -14,7 +14,7 @@ from kube.authentication.kubeconfig import RegisteredCluster
 from tenants import manifests
 from tenants.clusters.selfcheck import _expiry, expiry_of
 from tenants.models import Cluster, Phase
-from tenants.reconciler.reconciler import clusters_recheck, workspace_reconcile
+from tenants.reconciler.loop import clusters_recheck, workspace_reconcile
 from tenants.services import (
     cluster_check,
     cluster_delete,

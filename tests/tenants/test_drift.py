@@ -9,7 +9,7 @@ import pytest
 from audit.models import AuditEntry
 from kube.requests.status import Invalid
 from tenants.models import Cluster, Operation, OperationState, Phase
-from tenants.reconciler.reconciler import operations_run, workspace_reconcile
+from tenants.reconciler.loop import operations_run, workspace_reconcile
 from tenants.services import (
     cluster_change,
     tier_change,

@@ -21,7 +21,7 @@ from store.models import StoredObject
 from store.types import Key
 from tenants.models import Phase, Workspace
 from tenants.reconciler.deletion import tenants_end
-from tenants.reconciler.reconciler import workspace_reconcile
+from tenants.reconciler.loop import workspace_reconcile
 from tenants.services import tenant_delete, workspace_delete, workspace_init, workspace_resume, workspace_suspend
 from tests.clusters import TestCluster
 from tests.faultproxy import Fault

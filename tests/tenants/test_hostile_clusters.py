@@ -26,7 +26,7 @@ from tenants.clusters import objects
 from tenants.clusters.client import Outcome, client_to
 from tenants.clusters.deadline import HurriedSocket, deadline
 from tenants.models import Cluster, Operation, Phase, Workspace
-from tenants.reconciler.reconciler import clusters_recheck, operations_run, workspaces_reconcile
+from tenants.reconciler.loop import clusters_recheck, operations_run, workspaces_reconcile
 from tenants.services import cluster_check, cluster_register, workspace_init, workspace_suspend
 from tests.hostilecluster import HostileCluster, hostile_cluster
 from tests.tenants.conftest import OPERATOR, actor_of, make_tenant, make_user

@@ -19,7 +19,7 @@ from tenants.clusters import objects
 from tenants.clusters.anchors import AnchorState, anchor_end
 from tenants.clusters.client import client_for
 from tenants.models import Cluster, Operation, OperationState, Phase, Status, Workspace
-from tenants.reconciler.reconciler import operations_run, workspace_reconcile
+from tenants.reconciler.loop import operations_run, workspace_reconcile
 from tenants.selectors import workspaces_visible_to
 from tenants.services import (
     cluster_check,

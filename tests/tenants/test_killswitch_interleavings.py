@@ -31,7 +31,7 @@ from tenants import actionlimits, operationqueue
 from tenants.clusters.anchors import AnchorState
 from tenants.models import Cluster, Operation, Phase, Status, Workspace
 from tenants.operationqueue import database_now
-from tenants.reconciler.reconciler import operations_run
+from tenants.reconciler.loop import operations_run
 from tenants.services import (
     tenant_resume,
     tenant_suspend,

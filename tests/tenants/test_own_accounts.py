@@ -12,7 +12,7 @@ import pytest
 from tenants import operationqueue
 from tenants.models import Phase, Workspace
 from tenants.reconciler import ownaccounts
-from tenants.reconciler.reconciler import operations_run
+from tenants.reconciler.loop import operations_run
 from tenants.services import tenant_resume, tenant_suspend, workspace_resume, workspace_suspend
 from tests.clusters import TestCluster
 from tests.faultproxy import Fault

@@ -10,7 +10,7 @@ import pytest
 from audit.models import AuditEntry
 from audit.verifying import chain_flaw
 from tenants.models import Cluster, Operation, OperationState, Phase, Workspace
-from tenants.reconciler.reconciler import operations_run, workspace_reconcile
+from tenants.reconciler.loop import operations_run, workspace_reconcile
 from tenants.services import (
     tenant_resume,
     tenant_suspend,

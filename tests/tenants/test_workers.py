@@ -17,8 +17,8 @@ from kube.requests.status import StatusError, TooManyRequests
 from tenants.clusters import client
 from tenants.models import Cluster, Membership, Operation, OperationState, Phase, Workspace
 from tenants.operationqueue import TENANT_LANES, OperationLease, Superseded, claim
-from tenants.reconciler import reconciler
-from tenants.reconciler.reconciler import operations_run, workspaces_reconcile
+from tenants.reconciler import loop
+from tenants.reconciler.loop import operations_run, workspaces_reconcile
 from tenants.services import tenant_suspend, tier_change, workspace_init, workspace_resume, workspace_suspend
 from tenants.tasks import operations_sweep
 from tests.tenants.conftest import OPERATOR, actor_of, make_tenant, make_user
@@ -235,7 +235,7 @@ def test_a_tenants_workspaces_are_suspended_side_by_side(cluster, tiers, monkeyp
         meeting.wait()
         turn.finish(lambda _: None)
 
-    monkeypatch.setitem(reconciler._PERFORM, "suspended", perform)
+    monkeypatch.setitem(loop._PERFORM, "suspended", perform)
     tenant_suspend(actor=OPERATOR, name="many", reason="fraud")
     operations_sweep()
     assert Operation.objects.filter(desired="suspended", state=OperationState.DONE).count() == len(made)

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from access.admission.base import Attributes, NoopPlugin
-from access.admission.dynamic.admissionquestions import AdmissionQuestions
 from access.admission.dynamic.outsidechanges import Completed, change
 from access.admission.dynamic.policyinvocations import Invocation, Invocations, PolicyInvocations, Unconfigured
+from access.admission.dynamic.questions import AdmissionQuestions
 from kube.admissionpolicies.expressions import EvaluationError
 from kube.admissionpolicies.matching import Form
 from kube.admissionpolicies.mutating import (

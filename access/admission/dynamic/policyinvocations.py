@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from access.admission.base import Attributes
-from access.admission.dynamic.admissionquestions import AdmissionQuestions, UnusableParameters, concerns, form_of
 from access.admission.dynamic.compiledobjects import CompiledObjects
+from access.admission.dynamic.questions import AdmissionQuestions, UnusableParameters, concerns, form_of
 from kube.admissionpolicies.expressions import namespace_object
 from kube.admissionpolicies.matching import Asked, Body, Form
 from kube.admissionpolicies.policies import Binding, BoundPolicy

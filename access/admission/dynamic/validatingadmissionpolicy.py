@@ -10,8 +10,8 @@ from typing import Final
 import orjson
 
 from access.admission.base import Attributes, NoopPlugin
-from access.admission.dynamic.admissionquestions import AdmissionQuestions
 from access.admission.dynamic.policyinvocations import Invocation, Invocations, PolicyInvocations, Unconfigured
+from access.admission.dynamic.questions import AdmissionQuestions
 from kube.admissionpolicies.policies import Binding
 from kube.admissionpolicies.validating import Decision as Refusal
 from kube.admissionpolicies.validating import Policy, Verdict, judge, refused

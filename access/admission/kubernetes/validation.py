@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from access.admission.base import CREATE, UPDATE, Attributes, NoopPlugin
 from kube.kinds.schemas import Definitions
-from kube.objects.warnings import status_warnings_for, warnings_for
+from kube.objects.warnings.objects import status_warnings_for, warnings_for
 from kube.requests.fielderrors import invalid_object
 from kube.requests.status import Cause
 from kube.validation.objects import create_causes, state_causes, update_causes

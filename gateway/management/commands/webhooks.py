@@ -14,7 +14,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from access.credentials.portaltokens import own_apiserver
-from access.credentials.webhookcredentials import OVERLAP, webhook_credential_rotate
+from access.credentials.webhooks import OVERLAP, webhook_credential_rotate
 from audit.recorder import Actor
 from kube.authentication.portaltokens import AUDIENCE
 from kube.requests.status import StatusError

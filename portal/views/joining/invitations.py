@@ -21,8 +21,8 @@ from portal.http.actors import actor_of
 from portal.pages.forms import EmptyForm, InvitationForm, JoinForm, add_status_error
 from portal.signin import accounts, attempts
 from portal.signin.oidc.provider import configured
-from portal.views import oidc
 from portal.views.actions import form_status, render_action
+from portal.views.signin import oidc
 from tenants import selectors, services
 from tenants.models import Invitation, Role, User
 from tenants.rights import require_role

@@ -23,7 +23,7 @@ from portal.pages.pagination import pager
 from portal.views.actions import render_action
 from tenants import selectors
 from tenants.models import AccessRequest, Membership, Phase, RequestKind, RequestState, Role
-from tenants.requests import may_decide, request_visible_to, requests_page
+from tenants.requests.selectors import may_decide, request_visible_to, requests_page
 from tenants.services.requests import (
     request_comment,
     request_create,

@@ -19,7 +19,7 @@ from portal.pages.inbox import inbox_of
 from portal.pages.requestforms import ApproveForm, DenyForm
 from portal.views.actions import render_action
 from tenants.models import AccessRequest, Approval
-from tenants.requests import may_decide, request_visible_to
+from tenants.requests.selectors import may_decide, request_visible_to
 from tenants.services.requests import request_approve, request_deny
 
 

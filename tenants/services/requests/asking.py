@@ -32,7 +32,7 @@ from tenants.models import (
 from tenants.naming import check_tenant_name, check_text
 from tenants.notices import note
 from tenants.quotas import tenant_quota
-from tenants.requests import OPEN_OF_PERSON_MAX, OPEN_OF_TENANT_MAX, may_decide
+from tenants.requests.selectors import OPEN_OF_PERSON_MAX, OPEN_OF_TENANT_MAX, may_decide
 from tenants.rights import (
     require_lasting_role,
     require_open,

@@ -16,7 +16,7 @@ from tenants.models import AccessRequest, Approval, NoticeKind, RequestKind, Req
 from tenants.naming import check_text
 from tenants.notices import note
 from tenants.quotas import tenant_quota
-from tenants.requests import may_decide, user_may_decide
+from tenants.requests.selectors import may_decide, user_may_decide
 from tenants.rights import as_actor, require_open, role_at_least, role_of
 from tenants.services.memberships import membership_break_glass, membership_set
 from tenants.services.operating.offboarding import DAYS_KEPT, REASON_MAX, tenant_offboard

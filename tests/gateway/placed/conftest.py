@@ -17,7 +17,7 @@ import yaml
 
 from tenants.models import Cluster, Role, Tenant, Tier, User
 from tenants.reconciler.deletion import tenants_end
-from tenants.reconciler.reconciler import operations_run
+from tenants.reconciler.loop import operations_run
 from tenants.services import cluster_register, tenant_create, tiers_create_defaults
 from tests import kubeapiserver, node
 from tests.clusters import TestCluster, prepared

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from django.utils import timezone
 
-from access.credentials.webhookcredentials import webhook_credential_rotate
+from access.credentials.webhooks import webhook_credential_rotate
 from tests.clusters import TestCluster
 from tests.faultproxy import Fault
 from tests.gateway.callers import PATIENCE, Answer, Caller, config_map, eventually

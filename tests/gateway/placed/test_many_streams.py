@@ -14,7 +14,7 @@ from itertools import cycle, islice
 
 import pytest
 
-from bench.processes import processor_seconds
+from bench.measuring.processes import processor_seconds
 from tenants.models import Role, Tier
 from tenants.services import tenant_suspend
 from tests.gateway.callers import PATIENCE, Caller

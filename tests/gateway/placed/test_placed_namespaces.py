@@ -9,7 +9,7 @@ import pytest
 
 from audit.models import AuditEntry
 from tenants.models import Phase, Role, Workspace
-from tenants.reconciler.reconciler import workspace_reconcile
+from tenants.reconciler.loop import workspace_reconcile
 from tenants.services import tenant_suspend, workspace_init, workspace_suspend
 from tests.gateway.callers import config_map
 from tests.gateway.placed.conftest import Door, namespace, phase_of, said

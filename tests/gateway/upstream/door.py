@@ -24,7 +24,7 @@ from gateway.process.streams import OpenStreams
 from gateway.server.pipeline import RequestPipeline
 from gateway.upstream.client import Answer, Upstream
 from gateway.upstream.placements import Placement
-from gateway.upstream.recording.recordings import Recordings
+from gateway.upstream.recording.registry import Recordings
 from gateway.upstream.tunnel import Tunnel
 from kube.authentication.identity import Principal
 from kube.requests.requestinfo import query_parameters

@@ -19,12 +19,12 @@ import pytest
 from access.admission.tenancy.placedquota import PlacedQuotas
 from access.credentials.tokenrequests import ClusterToken
 from gateway.process.keyedlocks import KeyedLocks
-from gateway.upstream import placedhosts, placedrights
 from gateway.upstream.client import Upstream
 from gateway.upstream.openedobjects import OpenedObjects
-from gateway.upstream.placedhosts import IngressReader
-from gateway.upstream.placedquota import PlacedUsageController
-from gateway.upstream.placedrights import PlacedRights
+from gateway.upstream.placed import hosts, rights
+from gateway.upstream.placed.hosts import IngressReader
+from gateway.upstream.placed.quota import PlacedUsageController
+from gateway.upstream.placed.rights import PlacedRights
 from gateway.upstream.placements import Placement, Placements
 from gateway.upstream.tokens import WorkspaceTokens
 from kube.authorization.leastrole import ROLES, WorkspaceRoles
@@ -381,13 +381,13 @@ async def test_a_cluster_whose_watches_end_at_once_is_not_read_without_a_rest(
     async with following(database, evil, lambda path: None if "watch=true" in path else list_of()) as there:
 
         async def noted(seconds: float, *given: Any) -> None:
-            if 0 < seconds <= placedrights.REST_SECONDS and there.heard["evil"] and seconds > 2:
+            if 0 < seconds <= rights.REST_SECONDS and there.heard["evil"] and seconds > 2:
                 lists.append(len([path for path in there.heard["evil"] if "watch" not in path]))
                 rested.set()
                 await asyncio.Event().wait()
             await sleep(seconds, *given)
 
-        monkeypatch.setattr(placedrights.asyncio, "sleep", noted)
+        monkeypatch.setattr(rights.asyncio, "sleep", noted)
         async with at_work(PlacedRights(there.store, there, database).run()):
             async with asyncio.timeout(60):
                 await rested.wait()
@@ -435,7 +435,7 @@ async def test_a_cluster_that_never_says_which_hosts_it_has_keeps_nobody_waiting
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever asks for a name is another tenant: it is told that the name is taken."""
-    monkeypatch.setattr(placedhosts, "ASK_SECONDS", 0.05)
+    monkeypatch.setattr(hosts, "ASK_SECONDS", 0.05)
     async with following(database, lambda _path: None, lambda _path: list_of()) as there:
         reader = IngressReader(Placements(there.store), there, there.tokens)
         with pytest.raises(ServiceUnavailable):

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.upstream import answers, gatewayreading
+from gateway.upstream import answers, reading
 from gateway.upstream.client import BadGateway
 from tests.effort import effort
 from tests.gateway.upstream.asking import upstream_of
@@ -46,7 +46,7 @@ async def test_every_page_of_a_list_is_asked_with_the_same_credential(token: str
             body = {"metadata": {"resourceVersion": "9", **more}, "items": [binding(first + n) for n in range(500)]}
             await visit.say(ok(json.dumps(body).encode()))
 
-    items, version = await read(behave, lambda clusters: gatewayreading.read_list(clusters, "prod", PATH, token=token))
+    items, version = await read(behave, lambda clusters: reading.read_list(clusters, "prod", PATH, token=token))
     assert (len({item["metadata"]["name"] for item in items}), version) == (1500, "9")
     assert shown == [f"Bearer {token or 'gateway'}".encode()] * 3
 
@@ -67,7 +67,7 @@ async def test_a_watch_brings_no_more_than_a_list_may(monkeypatch: pytest.Monkey
 
     async def ask(clusters: Any) -> None:
         nonlocal brought
-        async for _ in gatewayreading.read_events(clusters, "prod", PATH, "9"):
+        async for _ in reading.read_events(clusters, "prod", PATH, "9"):
             brought += 1
 
     with pytest.raises(BadGateway, match="more than 2000 values"):

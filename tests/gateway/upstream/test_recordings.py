@@ -17,7 +17,7 @@ from django.db import connection, transaction
 from audit.models import AuditEntry
 from gateway.upstream.placements import Placement
 from gateway.upstream.recording import keeping
-from gateway.upstream.recording.recordings import Recordings
+from gateway.upstream.recording.registry import Recordings
 from portal.database.rights import as_owner
 from store.engine import Engine
 from tenants import services

@@ -19,10 +19,10 @@ import yaml
 from django.utils import timezone
 
 from access.credentials import kubeconfig_issue, tenant_kubeconfig_issue
-from access.credentials.webhookcredentials import webhook_credential_rotate
+from access.credentials.webhooks import webhook_credential_rotate
 from kube.authentication import pki
 from tenants.models import Cluster, Phase, Role, Tenant, User, Workspace
-from tenants.reconciler.reconciler import operations_run
+from tenants.reconciler.loop import operations_run
 from tenants.services import cluster_register, tenant_create, tiers_create_defaults, workspace_init
 from tests.gateway.callers import Answer, Caller, eventually
 from tests.gateway.conftest import Server

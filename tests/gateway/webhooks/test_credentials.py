@@ -11,7 +11,7 @@ import yaml
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from access.credentials.webhookcredentials import webhook_credential_rotate
+from access.credentials.webhooks import webhook_credential_rotate
 from access.models import WebhookCredential
 from audit.models import AuditEntry
 from gateway.handlers.webhooks.serving import patience

@@ -10,8 +10,8 @@ from django.db.models import Q, QuerySet
 from audit.recorder import Actor
 from audit.selectors import Page, page_of
 from kube.requests.status import NotFound
-from tenants.approvers import OWNERS_MAY
 from tenants.models import AccessRequest, Approval, Membership, RequestState, Role, User
+from tenants.requests.approvers import OWNERS_MAY
 from tenants.rights import as_actor
 
 OPEN_OF_PERSON_MAX: Final = 20

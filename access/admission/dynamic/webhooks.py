@@ -14,9 +14,9 @@ from typing import Any, Final
 import orjson
 
 from access.admission.base import Attributes, NoopPlugin
-from access.admission.dynamic.admissionquestions import AdmissionQuestions, concerns, form_of
 from access.admission.dynamic.compiledobjects import CompiledObjects
 from access.admission.dynamic.outsidechanges import Completed, change, internal
+from access.admission.dynamic.questions import AdmissionQuestions, concerns, form_of
 from access.httpclient import HttpClient
 from access.outsidebudget import Unreachable
 from kube.admissionpolicies.expressions import Evaluation, EvaluationError, met

@@ -21,8 +21,8 @@ from portal.pages.forms import SignInForm, add_status_error
 from portal.signin import accounts, steps
 from portal.signin.oidc.provider import configured
 from portal.signin.viewing import viewing_end
-from portal.views import oidc
 from portal.views.accounts.steps import go_on
+from portal.views.signin import oidc
 
 
 @sensitive_post_parameters("password")

@@ -32,8 +32,8 @@ from access.admission.tenancy.placedquota import (
 from gateway.upstream.admission import MAKING, PlacedWrite, Settlement, name_of
 from gateway.upstream.client import BadGateway
 from gateway.upstream.clusters import ClusterQueues, Clusters
-from gateway.upstream.gatewayreading import Unserved, read_document, read_list_as
 from gateway.upstream.placements import Placement, Placements, placement_in
+from gateway.upstream.reading import Unserved, read_document, read_list_as
 from gateway.upstream.tokens import WorkspaceTokens
 from kube.authorization.rbac import Attributes
 from kube.kinds.builtins import BUILTINS

@@ -6,8 +6,8 @@ import base64
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from kube.objects import podwarnings
-from kube.objects.fieldwarnings import address, claim_amounts, network, old_label, terms
+from kube.objects.warnings import pods
+from kube.objects.warnings.fields import address, claim_amounts, network, old_label, terms
 from kube.quota.quantities import InvalidQuantity, parse_quantity
 from kube.requests import names
 
@@ -82,7 +82,7 @@ def _annotations(body: Body) -> Body:
 
 
 def _controller(body: Body) -> Iterator[str]:
-    yield from podwarnings.of_template((body.get("spec") or {}).get("template"), "spec.template")
+    yield from pods.of_template((body.get("spec") or {}).get("template"), "spec.template")
 
 
 def _stateful_set(body: Body) -> Iterator[str]:
@@ -109,11 +109,11 @@ def _job_spec(spec: Body, path: str) -> Iterator[str]:
     many = spec.get("completions", 0) > _MANY_COMPLETIONS and spec.get("parallelism", 0) > _MUCH_PARALLELISM
     if many and spec.get("completionMode") == "Indexed":
         yield f"{path}: {_TOO_MANY}"
-    yield from podwarnings.of_template(spec.get("template"), f"{path}.template")
+    yield from pods.of_template(spec.get("template"), f"{path}.template")
 
 
 def _pod_template(body: Body) -> Iterator[str]:
-    yield from podwarnings.of_template(body.get("template"), "template")
+    yield from pods.of_template(body.get("template"), "template")
 
 
 def _secret(body: Body) -> Iterator[str]:
@@ -312,7 +312,7 @@ _ADVICE: Final[dict[str, Callable[[Body], Iterable[str]]]] = {
     "Node": _node,
     "PersistentVolume": _volume,
     "PersistentVolumeClaim": _claim,
-    "Pod": podwarnings.of_pod,
+    "Pod": pods.of_pod,
     "PodTemplate": _pod_template,
     "ReplicaSet": _controller,
     "ReplicationController": _controller,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from kube.objects.fieldwarnings import address, claim_amounts, fraction, old_label, terms
+from kube.objects.warnings.fields import address, claim_amounts, fraction, old_label, terms
 from kube.requests import names
 
 Body = dict[str, Any]

@@ -1,4 +1,4 @@
-"""``python -m bench.profiled FILE COMMAND…``: a command of ``manage.py``, profiled between two signals.
+"""``python -m bench.measuring.profiled FILE COMMAND…``: a command of ``manage.py``, profiled between two signals.
 
 SIGUSR1 begins, SIGUSR2 ends and writes what was found to FILE, whole or not at all. The
 database shares the core with what is profiled: what it takes meets every function alike.

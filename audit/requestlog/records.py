@@ -4,7 +4,7 @@ Every refusal is counted exactly: the first of a kind in each flush are rows of 
 count. So is what strangers are allowed, the probes: a flood of them neither fills the table nor takes tenants' places
 in the buffer. Where a configuration says so, reads that tenants are allowed are sampled likewise, by person, verb,
 space and namespace: who has read where, and how often, is known for all, what for some. Allowed requests of tenants are
-dropped, and counted, only when the database cannot keep up; refusals never are. Whoever has filled a day (``audit.shares``)
+dropped, and counted, only when the database cannot keep up; refusals never are. Whoever has filled a day (``audit.requestlog.shares``)
 is counted by person, verb and code, a row of each a minute, until the day ends: nobody's flood takes the place of others' past.
 
 1. ``put_nowait`` runs in the request's way: it appends or counts, and never waits. Everything it keeps is bounded: rows
@@ -39,7 +39,7 @@ from psycopg import AsyncConnection, DataError, Error, IntegrityError, sql
 from psycopg.errors import UndefinedTable, UniqueViolation
 
 from audit.redaction import clean_text
-from audit.shares import DayShares
+from audit.requestlog.shares import DayShares
 from kube.authorization.decisions import Decision
 
 logger = logging.getLogger(__name__)

@@ -28,8 +28,8 @@ import orjson
 from gateway.controllers.publications import source_of
 from gateway.upstream.answers import Room, whole
 from gateway.upstream.clusters import ClusterQueues, Clusters
-from gateway.upstream.gatewayreading import read_object_as
 from gateway.upstream.placements import Placement, placement_in
+from gateway.upstream.reading import read_object_as
 from gateway.upstream.tokens import WorkspaceTokens
 from kube.authorization.rbac import Attributes
 from kube.objects import publications

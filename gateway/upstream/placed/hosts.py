@@ -10,8 +10,8 @@ from typing import Any, Final
 from access.admission.tenancy.hostclaims import HostClaims, HostTaken
 from gateway.upstream.admission import MAKING, PlacedWrite, name_of
 from gateway.upstream.clusters import Clusters
-from gateway.upstream.gatewayreading import read_list_as
 from gateway.upstream.placements import Placements
+from gateway.upstream.reading import read_list_as
 from gateway.upstream.tokens import WorkspaceTokens
 from kube.policies.hosts import hosts_of
 from kube.requests.status import Conflict, Forbidden, ServiceUnavailable

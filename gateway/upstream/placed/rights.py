@@ -28,8 +28,8 @@ import orjson
 from gateway.resources.objects import timestamp
 from gateway.upstream.client import BadGateway
 from gateway.upstream.clusters import Clusters, follow_each
-from gateway.upstream.gatewayreading import read_events, read_list
 from gateway.upstream.placements import Placement, placement_in
+from gateway.upstream.reading import read_events, read_list
 from kube.authorization.leastrole import ROLES
 from kube.authorization.placedrights import ClusterRbac, placed_rights
 from kube.authorization.rbac import GROUP, Binding, Role, binding_from, role_from

@@ -1,0 +1,1 @@
+"""The log of API requests: its records, its partitions, and whose records a full day still takes."""

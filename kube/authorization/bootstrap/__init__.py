@@ -1,0 +1,1 @@
+"""The roles that Kubernetes' own components and controllers are given from the start (``bootstrappolicy``)."""

@@ -1,0 +1,1 @@
+"""Pages of signing in: by password, by OpenID Connect, and for kubectl."""
