@@ -48,6 +48,7 @@ class ResourceCache:
             stored = self.items[place] = Stored(key, event.revision, event.data)
             growth += _weight(stored)
         if self._listings:
+            # They are given out as they are, and must stay what they were: the next listing is made anew.
             self._listings.clear()
         self.bytes += growth
         return growth

@@ -29,6 +29,7 @@ class _Turn(contextlib.AbstractAsyncContextManager[None]):
         self._name = name
 
     async def __aenter__(self) -> None:
+        # Nothing is awaited between the look and the entry: two who come together find the same lock.
         lock = self._locks.get(self._name)
         if lock is None:
             lock = self._locks[self._name] = _Lock()
@@ -37,6 +38,7 @@ class _Turn(contextlib.AbstractAsyncContextManager[None]):
         try:
             await lock.acquire()
         except BaseException:
+            # Whoever gives up in the line has not got it, and must not keep its name alive.
             self._leave()
             raise
 

@@ -29,10 +29,13 @@ async def pass_on(cycle: RequestResponseCycle, stream: Stream) -> None:
             async for chunk in chunks:
                 await cycle.write(chunk)
     except asyncio.CancelledError:
+        # Either the listener has found its client gone, and that is an end like another; or the server wants this task
+        # to end, which is none of ours to keep back.
         if not listener.ended:
             raise
         task.uncancel()
     except StatusError:
+        # The answer has begun, so no status can say it any more: to be cut off in the middle is what tells the client.
         cycle.break_response()
     else:
         cycle.end_response()

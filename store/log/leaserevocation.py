@@ -38,10 +38,13 @@ def leases_end(spaces: Iterable[str], *, using: str = "default") -> None:
             row: Any = connection.execute(statement, parameters).fetchone()
             return row[0] or []
 
+        # The marks are committed with this statement, so every question that a holder asks from now on finds them.
         left = ask(LEASE_END, Texts(sorted(spaces)), NOBODY)
         marked, pause = clock(), LOOK_SECONDS
         while left:
             if clock() - marked >= LEASE_SECONDS:
+                # Who has not given it back has not asked for all that time, and stopped reading by it before
+                # (``TRUSTED_SECONDS``): it is asleep or gone, and nobody waits for it longer.
                 connection.execute(LEASE_DROP, (Bigints(left),))
                 return
             time.sleep(pause)
