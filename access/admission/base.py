@@ -34,7 +34,7 @@ class Sent:
 
 
 @dataclass(slots=True)
-class Turns:
+class ReinvocationContext:
     """Whom of a plug-in that asks others a second round asks again: ``again`` of the ``invoked``, who all want to be.
 
     ``left`` is the object as the plug-in left it.
@@ -85,7 +85,7 @@ class Attributes:
     room: Room | None = None
     round: int = 0
     changed: bool = False
-    turns: dict[str, Turns] = field(default_factory=dict)
+    turns: dict[str, ReinvocationContext] = field(default_factory=dict)
     cluster: str = field(init=False)
     """The logical cluster that is written to."""
     subresource: str = field(init=False)
@@ -97,9 +97,9 @@ class Attributes:
         self.cluster, self.subresource = self.info.cluster, self.info.subresource
         self.place = self.resource.group, self.resource.plural
 
-    def turns_of(self, plugin: str) -> Turns:
+    def turns_of(self, plugin: str) -> ReinvocationContext:
         """The turns of one plug-in."""
-        return self.turns.setdefault(plugin, Turns())
+        return self.turns.setdefault(plugin, ReinvocationContext())
 
     def forbidden(self, why: str, *, causes: Sequence[Cause] = (), rule: str = "") -> Forbidden:
         """The 403 of a plugin, as kubectl shows it; ``rule`` as in ``StatusError``."""

@@ -31,7 +31,7 @@ from tenants.models import AccessRequest, Approval, Postponement, RequestComment
 from tenants.requests.selectors import request_visible_to, requests_page
 from tenants.services.memberships import BREAK_GLASS_MINUTES, BREAK_GLASS_MINUTES_MAX
 from tenants.services.requests import (
-    Wish,
+    RequestDraft,
     request_approve,
     request_comment,
     request_create,
@@ -217,14 +217,14 @@ class RequestList(Endpoint):
     )
     def post(self, request: Request) -> Response:
         """Others decide: `approvers` says who."""
-        wish = Wish(**self.validated_body(request, RequestCreateRequest))
-        if wish.kind in (RequestKind.TENANT, RequestKind.TIER):
+        draft = RequestDraft(**self.validated_body(request, RequestCreateRequest))
+        if draft.kind in (RequestKind.TENANT, RequestKind.TIER):
             require_unbound(request)
         else:
-            require_tenant(request, wish.tenant)
+            require_tenant(request, draft.tenant)
         # Of a tenant that somebody is no member of, only its identity is looked up.
         with everything():
-            made = request_create(actor=api_actor(request), wish=wish, now=timezone.now())
+            made = request_create(actor=api_actor(request), draft=draft, now=timezone.now())
             location = request.build_absolute_uri(reverse("api-request", args=[made.pk]))
             return created_response(AccessRequestSerializer, made, location)
 
@@ -278,7 +278,7 @@ class RequestDenial(Endpoint):
 
 
 class RequestWithdrawal(Endpoint):
-    """A wish taken back."""
+    """A request taken back."""
 
     @extend_schema(
         operation_id="withdrawRequest",

@@ -114,7 +114,7 @@ def delivery_state(state: str) -> State:
     return _DELIVERIES[DeliveryState(state)]
 
 
-def wish_facts(found: AccessRequest) -> list[tuple[str, str]]:
+def request_facts(found: AccessRequest) -> list[tuple[str, str]]:
     """What a request asks for, fact by fact."""
     facts = [
         ("Asked for", found.get_kind_display()),

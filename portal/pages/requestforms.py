@@ -12,7 +12,7 @@ from portal.pages.forms import QuantitiesField
 from tenants.models import NoticeKind, RequestKind, Role, Tier, Workspace
 from tenants.notices import ALWAYS
 from tenants.services.notices import MAIL, PORTAL, WAYS
-from tenants.services.requests import Wish
+from tenants.services.requests import RequestDraft
 
 
 class WishForm(forms.Form):
@@ -29,9 +29,9 @@ class WishForm(forms.Form):
             widget=forms.TextInput(attrs={"autocomplete": "off"}),
         )
 
-    def wish(self, data: dict[str, Any]) -> Wish:
+    def draft(self, data: dict[str, Any]) -> RequestDraft:
         """What the checked form asks for."""
-        return Wish(kind=self.kind, **data)
+        return RequestDraft(kind=self.kind, **data)
 
 
 class TenantWishForm(WishForm):

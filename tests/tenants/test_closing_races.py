@@ -43,7 +43,7 @@ from tenants.services.endings import workspace_end_at
 from tenants.services.invitations import digest_of, invitation_accept, invitation_create
 from tenants.services.memberships import membership_break_glass
 from tenants.services.notices import webhook_create
-from tenants.services.requests import Wish, request_approve, request_comment, request_create
+from tenants.services.requests import RequestDraft, request_approve, request_comment, request_create
 from tests import factories
 from tests.requirements import FLOORS, ROOT
 from tests.tenants.conftest import OPERATOR
@@ -94,7 +94,7 @@ def retry(scene: Scene) -> object:
 
 
 def wish(scene: Scene, kind: str, **of: Any) -> object:
-    return request_create(actor=scene.actor, wish=Wish(kind=kind, reason="load", **of), now=NOW)
+    return request_create(actor=scene.actor, draft=RequestDraft(kind=kind, reason="load", **of), now=NOW)
 
 
 def break_glass(scene: Scene) -> object:
@@ -124,7 +124,7 @@ SERVICES: dict[str, Callable[[Scene], object]] = {
     "_wants_quota": lambda scene: wish(scene, "quota", tenant=scene.tenant.name, hard={"pods": "9"}),
     "_wants_role": lambda scene: request_create(
         actor=Actor(name="viewer", user_id=scene.viewer.pk),
-        wish=Wish(kind="role", reason="x", tenant=scene.tenant.name, role="admin"),
+        draft=RequestDraft(kind="role", reason="x", tenant=scene.tenant.name, role="admin"),
         now=NOW,
     ),
     "_wants_leave": lambda scene: wish(scene, "leave", tenant=scene.tenant.name),

@@ -50,7 +50,7 @@ _KNOWN_MAX: Final = 10_000
 
 _Answer = TypeVar("_Answer")
 
-Turns = Callable[[str], AbstractAsyncContextManager[None]]
+LockOf = Callable[[str], AbstractAsyncContextManager[None]]
 """One writer at a time of what is used of the quota in a tenant's space, among those of this process."""
 
 Count = Callable[[str, TenantQuota, float], Awaitable[Amounts]]
@@ -132,7 +132,7 @@ class PlacedLedger:
     In their ``turns`` they do not fight with those who write to stored namespaces for the same revision.
     """
 
-    def __init__(self, store: Store, rules: tuple[UsageRule, ...], count: Count, turns: Turns) -> None:
+    def __init__(self, store: Store, rules: tuple[UsageRule, ...], count: Count, turns: LockOf) -> None:
         self._store = store
         self._rules = rules
         self._count = count

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from access.admission.base import CREATE, DELETE, UPDATE, Attributes, NoopPlugin
 from access.admission.quotarefusals import NamespaceQuotas, QuotaRefusals
-from access.admission.tenancy.placedledger import Count, Page, PlacedLedger, Turns
+from access.admission.tenancy.placedledger import Count, LockOf, Page, PlacedLedger
 from access.admission.tenancy.tenantquota import RULE
 from kube.quota.placedusage import Counted, PlacedUsage
 from kube.quota.podresources import Amounts
@@ -63,7 +63,7 @@ class PlacedQuotas:
     """
 
     def __init__(
-        self, store: Store, rules: tuple[UsageRule, ...], quotas: NamespaceQuotas, count: Count, turns: Turns
+        self, store: Store, rules: tuple[UsageRule, ...], quotas: NamespaceQuotas, count: Count, turns: LockOf
     ) -> None:
         self._ledger = PlacedLedger(store, rules, count, turns)
         self._refusals = QuotaRefusals(store, quotas)

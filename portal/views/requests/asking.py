@@ -68,7 +68,7 @@ def request_new(request: HttpRequest, kind: str) -> HttpResponse:
     def ask(data: dict[str, Any]) -> AccessRequest:
         # Of a tenant that somebody is no member of, only its identity is looked up.
         with everything():
-            return request_create(actor=actor, wish=form.wish(data), now=timezone.now())
+            return request_create(actor=actor, draft=form.draft(data), now=timezone.now())
 
     return render_action(
         request,
@@ -138,7 +138,7 @@ def _detail(request: HttpRequest, actor: Actor, found: AccessRequest) -> HttpRes
         "found": found,
         "title": str(found),
         "state": labels.request_state(found.state),
-        "facts": labels.wish_facts(found),
+        "facts": labels.request_facts(found),
         "may_decide": decides and found.approved_first_id != actor.user_id,
         "may_withdraw": is_open and mine,
         "form": requestforms.CommentForm() if is_open and (mine or decides) else None,

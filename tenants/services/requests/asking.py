@@ -49,7 +49,7 @@ _AMOUNTS_MAX: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class RequestDraft:
     """What somebody asks for; of which fields there must be something, ``kind`` decides."""
 
     kind: str
@@ -64,7 +64,7 @@ class Wish:
 
 
 @transaction.atomic
-def request_create(*, actor: Actor, wish: Wish, now: datetime) -> AccessRequest:
+def request_create(*, actor: Actor, draft: RequestDraft, now: datetime) -> AccessRequest:
     """Ask for something that others decide about; who they are is told by the row.
 
     A role can be asked for in a tenant by its very name without being a member; whether there is one of the name is
@@ -75,19 +75,19 @@ def request_create(*, actor: Actor, wish: Wish, now: datetime) -> AccessRequest:
     if actor.user_id is None:
         raise Forbidden("People ask for things: sign in as one.", kind="requests")
     actionlimits.take(actionlimits.REQUEST, actor.user_id)
-    if wish.kind not in RequestKind.values:
-        raise _invalid("kind", f'Unsupported value: "{wish.kind[:40]}"')
+    if draft.kind not in RequestKind.values:
+        raise _invalid("kind", f'Unsupported value: "{draft.kind[:40]}"')
     # A reason is somebody's own words; paragraphs of it would be comments.
-    reason = check_text(wish.reason, field="reason", kind="Request", limit=1024, required=True)
+    reason = check_text(draft.reason, field="reason", kind="Request", limit=1024, required=True)
     row = AccessRequest(
-        kind=wish.kind,
+        kind=draft.kind,
         asked_by_id=actor.user_id,
         reason=reason,
-        approvers=settings.REQUEST_APPROVERS[wish.kind],
+        approvers=settings.REQUEST_APPROVERS[draft.kind],
         created_at=now,
         expires_at=now + timedelta(days=settings.REQUEST_DAYS),
     )
-    _CHECKS[RequestKind(wish.kind)](actor, wish, row)
+    _CHECKS[RequestKind(draft.kind)](actor, draft, row)
     _require_room(actor, row)
     try:
         with transaction.atomic():
@@ -219,62 +219,62 @@ def more_than(present: Mapping[str, str], asked: Mapping[str, str]) -> dict[str,
     return {**present, **asked}
 
 
-def _wants_tenant(_actor: Actor, wish: Wish, row: AccessRequest) -> None:
+def _wants_tenant(_actor: Actor, draft: RequestDraft, row: AccessRequest) -> None:
     # Whether the name is free is not told before somebody decides who may know.
-    row.name = check_tenant_name(wish.tenant)
-    row.display_name = check_text(wish.display_name, field="display_name", kind="Request", limit=128)
+    row.name = check_tenant_name(draft.tenant)
+    row.display_name = check_text(draft.display_name, field="display_name", kind="Request", limit=128)
 
 
-def _wants_tier(actor: Actor, wish: Wish, row: AccessRequest) -> None:
+def _wants_tier(actor: Actor, draft: RequestDraft, row: AccessRequest) -> None:
     rows = Workspace.objects.select_related("tenant")
-    found = rows.filter(pk=wish.workspace).first() if wish.workspace else None
+    found = rows.filter(pk=draft.workspace).first() if draft.workspace else None
     if found is None or role_of(actor, found.tenant_id) is None:
-        raise NotFound("There is no such workspace.", kind="workspaces", name=str(wish.workspace))
+        raise NotFound("There is no such workspace.", kind="workspaces", name=str(draft.workspace))
     require_role(actor, found.tenant_id, Role.EDITOR)
     require_open(actor, tenant_locked(found.tenant_id), found)
-    tier = Tier.objects.filter(name=wish.tier, is_available=True).first()
+    tier = Tier.objects.filter(name=draft.tier, is_available=True).first()
     if tier is None:
-        raise _invalid("tier", f'Unsupported value: "{wish.tier[:63]}"')
+        raise _invalid("tier", f'Unsupported value: "{draft.tier[:63]}"')
     if tier.pk == found.tier_id:
         raise _invalid("tier", "The workspace has this tier.")
     row.workspace, row.tenant, row.tier = found, found.tenant, tier
     row.approvers = tier.approval or row.approvers
 
 
-def _wants_quota(actor: Actor, wish: Wish, row: AccessRequest) -> None:
-    require_role(actor, wish.tenant, Role.EDITOR)
-    row.tenant = tenant_locked(wish.tenant)
+def _wants_quota(actor: Actor, draft: RequestDraft, row: AccessRequest) -> None:
+    require_role(actor, draft.tenant, Role.EDITOR)
+    row.tenant = tenant_locked(draft.tenant)
     require_open(actor, row.tenant)
-    more_than(tenant_quota(wish.tenant).hard, wish.hard)
-    row.hard = {str(name)[:253]: str(amount)[:40] for name, amount in wish.hard.items()}
+    more_than(tenant_quota(draft.tenant).hard, draft.hard)
+    row.hard = {str(name)[:253]: str(amount)[:40] for name, amount in draft.hard.items()}
 
 
-def _wants_role(actor: Actor, wish: Wish, row: AccessRequest) -> None:
-    if wish.role not in Role.values:
-        raise _invalid("role", f'Unsupported value: "{wish.role[:32]}"')
-    row.role = wish.role
-    own = role_of(actor, wish.tenant)
-    if own is not None and role_at_least(own, Role(wish.role)):
+def _wants_role(actor: Actor, draft: RequestDraft, row: AccessRequest) -> None:
+    if draft.role not in Role.values:
+        raise _invalid("role", f'Unsupported value: "{draft.role[:32]}"')
+    row.role = draft.role
+    own = role_of(actor, draft.tenant)
+    if own is not None and role_at_least(own, Role(draft.role)):
         raise _invalid("role", f"You have the role {own.label} there.")
-    found = None if wish.tenant == SYSTEM_TENANT else Tenant.objects.filter(name=wish.tenant).first()
+    found = None if draft.tenant == SYSTEM_TENANT else Tenant.objects.filter(name=draft.tenant).first()
     if own is not None and found is not None:
         require_open(actor, tenant_locked(found.name))
     # Of others' tenants nobody learns by asking whether they are there: such a request reaches operators all the same.
-    row.tenant, row.name = found, "" if found else check_tenant_name(wish.tenant)
+    row.tenant, row.name = found, "" if found else check_tenant_name(draft.tenant)
 
 
-def _wants_break_glass(actor: Actor, wish: Wish, row: AccessRequest) -> None:
-    if wish.role == Role.OWNER:
+def _wants_break_glass(actor: Actor, draft: RequestDraft, row: AccessRequest) -> None:
+    if draft.role == Role.OWNER:
         raise _invalid("role", "Break-glass gives admin, editor or viewer.")
-    if not 1 <= wish.minutes <= BREAK_GLASS_MINUTES_MAX:
+    if not 1 <= draft.minutes <= BREAK_GLASS_MINUTES_MAX:
         raise _invalid("minutes", f"From 1 to {BREAK_GLASS_MINUTES_MAX} minutes.")
-    _wants_role(actor, wish, row)
-    row.minutes = wish.minutes
+    _wants_role(actor, draft, row)
+    row.minutes = draft.minutes
 
 
-def _wants_leave(actor: Actor, wish: Wish, row: AccessRequest) -> None:
-    require_lasting_role(actor, wish.tenant, Role.OWNER)
-    row.tenant = tenant_locked(wish.tenant)
+def _wants_leave(actor: Actor, draft: RequestDraft, row: AccessRequest) -> None:
+    require_lasting_role(actor, draft.tenant, Role.OWNER)
+    row.tenant = tenant_locked(draft.tenant)
     require_open(actor, row.tenant)
     require_retained(row.tenant)
 

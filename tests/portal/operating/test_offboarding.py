@@ -28,7 +28,7 @@ from tenants.reconciler.lapses import lapses_sweep
 from tenants.services import tenant_create, tenant_delete, tenant_resume, tenant_suspend
 from tenants.services.operating.freezing import tenant_freeze, tenant_thaw
 from tenants.services.operating.offboarding import tenant_offboard, tenant_retain
-from tenants.services.requests import Wish, request_approve, request_create
+from tenants.services.requests import RequestDraft, request_approve, request_create
 from tenants.suspensions import installation_close, installation_open
 from tests import factories
 from tests.portal.commandline import Shell
@@ -173,9 +173,9 @@ def test_it_needs_a_reason_and_an_end_ahead(acme: House, wrong: dict[str, Any]) 
 
 def test_an_owner_asks_and_an_operator_agrees(acme: House, operator: User) -> None:
     now = timezone.now()
-    wish = Wish(kind="leave", reason="we stop", tenant="acme")
+    draft = RequestDraft(kind="leave", reason="we stop", tenant="acme")
     with pytest.raises(Forbidden):
-        request_create(actor=actor(acme.admin), wish=wish, now=now)
+        request_create(actor=actor(acme.admin), draft=draft, now=now)
     with pytest.raises(Forbidden, match="Only operators"):
         tenant_delete(actor=actor(acme.owner), name="acme")
     assert "Ask to leave" in page(acme.owner, "/tenants/acme/")
@@ -189,7 +189,7 @@ def test_an_owner_asks_and_an_operator_agrees(acme: House, operator: User) -> No
     assert signed_in(operator).post(reverse("request-approve", args=[asked.pk]), {"answer": ""}).status_code == 302
     assert Offboarding.objects.get().reason == "we stop"
     with pytest.raises((Forbidden, Conflict)):
-        request_create(actor=actor(acme.owner), wish=wish, now=now)
+        request_create(actor=actor(acme.owner), draft=draft, now=now)
 
 
 def test_operators_alone_begin_and_end_it(acme: House, globex: House, operator: User) -> None:
