@@ -64,9 +64,11 @@ async def test_all_questions_of_a_request_share_one_budget() -> None:
         assert asked <= 3
         # What was answered is known: the next request has time for more.
         before = asked
-        with pytest.raises(Forbidden):
-            await asyncio.create_task(request())
-        assert before < asked <= before + 4
+        async with asyncio.timeout(60):
+            while asked == before:
+                with pytest.raises(Forbidden):
+                    await asyncio.create_task(request())
+        assert asked <= before + 4
         await authorizer.close()
 
 
