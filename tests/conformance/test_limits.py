@@ -126,7 +126,7 @@ def test_generated_pods_are_admitted_or_refused_as_by_the_real_server(server: Sp
         reason = _reason(_defaulted(pod), limits, quota, used)
         ours = f'pods "p" is forbidden: {reason}' if reason else ""
         # The real server's admission learns of quotas and limit ranges by watching: it may need a moment.
-        for _ in range(20):
+        for _ in range(600):
             status, answer = server.request("POST", f"{namespace}/pods?dryRun=All", pod)
             theirs = answer["message"] if status >= 400 else ""
             if status == 422 or _words(ours) == _words(theirs):

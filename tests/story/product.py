@@ -59,7 +59,7 @@ class Product:
             **self.environment,
         }
 
-    def start(self, *, within: float = 60.0) -> float:
+    def start(self, *, within: float = 240.0) -> float:
         """Start and wait for the facts; returns the seconds that it took."""
         begun = time.monotonic()
         self.process = subprocess.Popen(
@@ -84,7 +84,7 @@ class Product:
         assert self.process is not None
         begun = time.monotonic()
         self.process.send_signal(number)
-        self.process.communicate(timeout=60)
+        self.process.communicate(timeout=240)
         return time.monotonic() - begun
 
     def processes(self) -> list[int]:
