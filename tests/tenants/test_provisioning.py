@@ -206,6 +206,7 @@ def test_a_binding_held_by_a_finalizer_is_never_called_suspended(cluster, worksp
         assert time.monotonic() < end
         operations_run(workspace_id=workspace.id)
         time.sleep(0.1)
+    operations_run(workspace_id=workspace.id)
     assert Workspace.objects.get().phase == Phase.SUSPENDING
     cluster.kubectl("patch", "rolebinding", "held", "-n", ns, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
     cluster.settle(workspace, Phase.SUSPENDED)
