@@ -8,7 +8,7 @@ from django.utils import timezone
 from access.credentials import credentials_expire as expire
 from access.credentials.logins import logins_sweep
 from access.credentials.warnings import credentials_announce
-from access.forgetting import ended_rows_forget
+from access.retention import ended_rows_forget
 from access.usagesampling import usage_forget
 from access.usagesampling import usage_sample as sample
 

@@ -20,7 +20,7 @@ from access.authorization.modes.rbac import PolicyCache
 from access.authorization.tenancy.grants import TenantPolicies
 from access.authorization.tenancy.suspension import freeze_reason, suspended_tenants, suspension_reason
 from gateway.resources.kinds import Catalogs
-from gateway.server.questiontime import OBJECTS_MAX, heed, too_long
+from gateway.server.questiondeadlines import OBJECTS_MAX, heed, too_long
 from kube.authentication.identity import (
     AUTHENTICATED,
     HOME_EXTRA,

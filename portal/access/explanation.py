@@ -15,7 +15,7 @@ from audit.models import ApiRequest
 from audit.recorder import Actor
 from gateway.server import explanation, judging
 from gateway.server.judging import ELSEWHERE, Sent
-from gateway.server.questiontime import heed
+from gateway.server.questiondeadlines import heed
 from kube.authentication.identity import AUTHENTICATED, MASTERS, MEMBERS, SERVICE_ACCOUNT_PREFIX, Principal
 from kube.authorization import recommendations
 from kube.authorization.decisions import Decision, Verdict
@@ -25,8 +25,8 @@ from kube.requests.logicalclusters import is_valid, space_of, tenant_of
 from kube.requests.names import SYSTEM_TENANT
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import BadRequest, Forbidden
-from portal.access.questions import question
-from portal.access.rehearsing import Doors, rehearse
+from portal.access.dryruns import Doors, rehearse
+from portal.access.questionlimits import question
 from portal.database.scopes import everything
 from portal.pages import labels
 from tenants.models import Membership, Role, User

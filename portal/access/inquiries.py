@@ -16,7 +16,7 @@ from audit.models import ApiRequest
 from audit.recorder import Actor
 from audit.selectors import refused_request
 from gateway.server import explanation
-from gateway.server.questiontime import heed
+from gateway.server.questiondeadlines import heed
 from kube.authentication.identity import SERVICE_ACCOUNT_PREFIX
 from kube.authorization.rbac import GROUP, Attributes
 from kube.customresources.definitions import CRDS, is_established
@@ -30,7 +30,7 @@ from kube.requests.status import BadRequest, NotFound, StatusError
 from kube.workspaces.types import WORKSPACES, may_enter
 from portal.access.auditlog import is_visible
 from portal.access.explanation import as_member, may_grant
-from portal.access.questions import question
+from portal.access.questionlimits import question
 from portal.database.scopes import everything
 from store import synchronous
 from store.types import Range, Stored

@@ -10,7 +10,7 @@ from typing import Any, Final
 from audit.recorder import Actor
 from gateway.server import explanation
 from gateway.server.judging import PATCH_TYPES, STRATEGIC, Sent
-from gateway.server.questiontime import heed
+from gateway.server.questiondeadlines import heed
 from kube.authentication.identity import SERVICE_ACCOUNT_PREFIX
 from kube.authorization import whatif, whocan
 from kube.authorization.rbac import GROUP, Attributes, Rule
@@ -19,9 +19,9 @@ from kube.authorization.whocan import Holder
 from kube.requests.decoding import decode_yaml
 from kube.requests.logicalclusters import is_valid
 from kube.requests.status import BadRequest, Forbidden
+from portal.access.dryruns import Doors
 from portal.access.explanation import Explanation, explain_own_write, may_grant
-from portal.access.questions import question
-from portal.access.rehearsing import Doors
+from portal.access.questionlimits import question
 from portal.database.scopes import everything
 from store import synchronous
 from store.types import Key

@@ -16,9 +16,9 @@ from rest_framework.serializers import Serializer
 from access.policies import policies_of, policy_end
 from kube.authorization.rbac import Attributes
 from kube.requests.logicalclusters import is_valid, tenant_of
+from portal.access.dryruns import Doors
 from portal.access.explanation import explain_request
 from portal.access.queries import change_explained, sent, what_if, who_can
-from portal.access.rehearsing import Doors
 from portal.access.tokeninspection import inspect_identity
 from portal.api.authentication import SessionAuthentication
 from portal.api.endpoint import Endpoint, page_schema, paginated_response, secret_response

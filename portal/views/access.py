@@ -18,10 +18,10 @@ from audit.recorder import Actor
 from kube.requests.logicalclusters import ROOT, space_of
 from kube.requests.names import SYSTEM_TENANT
 from kube.requests.status import ServiceUnavailable, StatusError
+from portal.access.dryruns import Doors
 from portal.access.explanation import explain_access, explain_request, own_identity
 from portal.access.inquiries import Choices, attributes_of, choices_in, question_in
 from portal.access.queries import change_explained, change_of, differences_of, sent_of, what_if, who_can
-from portal.access.rehearsing import Doors
 from portal.contents.door import door_of
 from portal.http.actors import actor_of
 from portal.pages.accessforms import ExplainForm, MayForm, PasteForm, WhatIfForm, WhoCanForm

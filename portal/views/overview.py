@@ -16,7 +16,7 @@ from django.views.decorators.http import require_safe
 from access.models import Credential
 from audit.recorder import Actor
 from audit.selectors import Filters, entries_everywhere
-from portal.access.finding import found_by_id
+from portal.access.idsearch import found_by_id
 from portal.http.actors import actor_of
 from portal.pages import plots
 from portal.pages.inbox import Group, inbox_of

@@ -18,8 +18,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from access.credentials.tokens import token_create, token_revoke
-from access.forgetting import ended_before, ended_rows_forget
 from access.models import Credential, Login, PersonalAccessToken
+from access.retention import ended_before, ended_rows_forget
 from audit.models import AuditEntry, Outcome
 from audit.recorder import Actor
 from kube.requests.status import ServiceUnavailable

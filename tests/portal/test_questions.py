@@ -17,9 +17,9 @@ import pytest
 from django.test import Client
 
 from audit.recorder import Actor
-from gateway.server import questiontime
+from gateway.server import questiondeadlines
 from kube.requests.status import ServiceUnavailable
-from portal.access import explanation, inquiries, queries, questions
+from portal.access import explanation, inquiries, queries, questionlimits
 from tenants.models import Role, Tenant, User
 from tenants.services.tenants import tenant_create
 from tests import factories
@@ -207,7 +207,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock by which a second of work passes with each look at it."""
     clock = itertools.count()
     worked = SimpleNamespace(monotonic=time.monotonic, thread_time=lambda: float(next(clock)))
-    monkeypatch.setattr(questiontime, "time", worked)
+    monkeypatch.setattr(questiondeadlines, "time", worked)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -231,15 +231,15 @@ def test_a_question_that_takes_too_long_is_given_up_in_words(acme: Tenant, owner
 def test_few_are_answered_at_a_time_and_nobody_waits_for_a_thread(acme: Tenant, owner: User, operator: User) -> None:
     asked = {"cluster": "root:acme", "verb": "get", "group": "apps", "resource": "deployments"}
     path, mine, other = "access/who-can", bearer(owner, "read"), bearer(operator, "operate")
-    busy = threading.Barrier(questions.OF_PERSON + 1)
+    busy = threading.Barrier(questionlimits.OF_PERSON + 1)
     done = threading.Event()
 
     def ask() -> None:
-        with questions._desk.answering(Actor(name=owner.email, user_id=owner.pk)):
+        with questionlimits._desk.answering(Actor(name=owner.email, user_id=owner.pk)):
             busy.wait(30)
             done.wait(30)
 
-    threads = [threading.Thread(target=ask) for _ in range(questions.OF_PERSON)]
+    threads = [threading.Thread(target=ask) for _ in range(questionlimits.OF_PERSON)]
     for thread in threads:
         thread.start()
     busy.wait(30)
@@ -275,9 +275,9 @@ def test_everything_that_looks_through_rights_has_its_place_and_its_time() -> No
     )
     somebody = Actor(name="somebody")
     with contextlib.ExitStack() as stack:
-        for number in range(questions.AT_ONCE):
-            stack.enter_context(questions._desk.answering(Actor(name=f"p{number}")))
-            questions._desk._within.depth = 0
+        for number in range(questionlimits.AT_ONCE):
+            stack.enter_context(questionlimits._desk.answering(Actor(name=f"p{number}")))
+            questionlimits._desk._within.depth = 0
         for each in answering:
             with pytest.raises(ServiceUnavailable):
                 each(actor=somebody)  # type: ignore[operator]

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 
 from gateway.filters.permission import authorize, require
 from gateway.handlers.placednamespaces import recording
-from gateway.handlers.placednamespaces.rehearsing import Overtaken, Rehearsal, overtaken
+from gateway.handlers.placednamespaces.dryruns import Overtaken, Rehearsal, overtaken
 from gateway.handlers.placednamespaces.relaying import relay
 from gateway.http.messages import Headers, Request, Response, Stream
 from gateway.http.negotiation import content_type

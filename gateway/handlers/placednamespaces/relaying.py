@@ -9,7 +9,7 @@ from typing import Final
 
 import orjson
 
-from gateway.handlers.placednamespaces.rehearsing import refusal_of
+from gateway.handlers.placednamespaces.dryruns import refusal_of
 from gateway.http.errors import as_status_error
 from gateway.http.messages import JSON, Headers, Request, Response, Stream
 from gateway.process.runtime import Runtime

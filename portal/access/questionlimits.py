@@ -10,7 +10,7 @@ from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar
 
 from audit.recorder import Actor
-from gateway.server import questiontime
+from gateway.server import questiondeadlines
 from kube.requests.status import ServiceUnavailable
 
 P = ParamSpec("P")
@@ -42,7 +42,7 @@ class _Desk:
             self._people[person] += 1
         self._within.depth = 1
         try:
-            with questiontime.limited():
+            with questiondeadlines.limited():
                 yield
         finally:
             self._within.depth = 0
