@@ -60,7 +60,7 @@ class TTLCache(Generic[V]):
         return await within_budget(asyncio.shield(task))
 
     def forget(self) -> None:
-        """Remember nothing."""
+        """Drop every answer, the failures too: each key is asked about anew."""
         for room, _ in self._rooms:
             room.clear()
 

@@ -18,7 +18,7 @@ class LineFormatter(logging.Formatter):
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is the library's
-        """The line."""
+        """One record as one line of text."""
         name = request_name.get()
         return visible(without_links(super().formatMessage(record))) + (f" [{name}]" if name else "")
 
@@ -31,7 +31,7 @@ class JSONFormatter(LineFormatter):
     """One record, one JSON object on one line, for those who collect logs: the error and the audit ID are fields of it."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The object."""
+        """One record as one JSON object."""
         told = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,

@@ -100,7 +100,7 @@ class Cache:
         return self._loading.setdefault(selection, [])
 
     def stop_buffering(self, selection: Range | AllSpaces) -> None:
-        """Stop collecting."""
+        """The cache is loaded, or will not be: let go of what was collected for it."""
         self._loading.pop(selection, None)
 
     def put(self, selection: Range | AllSpaces, cache: ResourceCache, now: float) -> None:

@@ -47,7 +47,7 @@ class TenantSizes:
         self._waiting: defaultdict[str, list[asyncio.Future[None]]] = defaultdict(list)
 
     def on_events(self, events: Sequence[Event]) -> None:
-        """Count on."""
+        """Follow the log: the sums of the spaces that these events are of."""
         if self._taken is None and self._counting is None:
             return
         for event in events:

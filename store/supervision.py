@@ -40,7 +40,7 @@ class Supervised:
             self._running.cancel()
 
     async def stop(self) -> None:
-        """End it."""
+        """Cancel the task and wait until it has ended; it is not begun again."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):

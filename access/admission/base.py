@@ -146,8 +146,8 @@ class NoopPlugin:
     system_only = False
 
     async def admit(self, attributes: Attributes) -> None:
-        """Change nothing."""
+        """The object stays as it is."""
 
     async def validate(self, attributes: Attributes) -> Sequence[Operation]:  # noqa: ARG002
-        """Hold nothing."""
+        """Nothing is refused, and no operation goes with the write."""
         return ()

@@ -15,7 +15,7 @@ _REMEMBERED: Final = 8192
 
 
 def parse(method: str, raw_path: bytes, query: bytes) -> ParsedRequest:
-    """``kube.requests.requestinfo.parse``."""
+    """As ``kube.requests.requestinfo.parse``, with short request lines remembered. Raises ``BadRequest``."""
     known = len(raw_path) + len(query) <= _SHORT
     return _parsed(method, raw_path, query) if known else requestinfo.parse(method, raw_path, query)
 

@@ -46,7 +46,7 @@ async def _compiled(handler: _Handler, runtime: Runtime, request: Request, kind:
 
 
 def not_allowed() -> MethodNotAllowed:
-    """The 405."""
+    """The refusal of a verb that a resource does not have, in kube-apiserver's words."""
     return MethodNotAllowed("the server does not allow this method on the requested resource")
 
 

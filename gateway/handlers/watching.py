@@ -141,7 +141,7 @@ class Encoder:
         return b"".join([self.line("ADDED", item.data) for item in items])
 
     def line(self, type_: str, data: bytes) -> bytes:
-        """One event."""
+        """One event in the negotiated form, ended by a line feed; ``data`` is the object as JSON."""
         if self.is_plain:
             return b'{"type":"' + type_.encode() + b'","object":' + data + b"}\n"
         return (

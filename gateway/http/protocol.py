@@ -63,7 +63,7 @@ class Application(Protocol):
     stopping: bool
 
     async def serve(self, cycle: RequestResponseCycle) -> None:
-        """Answer."""
+        """Answer one request by its cycle."""
         ...
 
 

@@ -113,7 +113,7 @@ class SuspensionCache:
         self._task.start()
 
     async def stop(self) -> None:
-        """Stop following."""
+        """End the follower and its connection; what is known stays as it was."""
         await self._task.stop()
         self._connection.close()
 

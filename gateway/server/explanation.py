@@ -283,7 +283,7 @@ class Snapshot:
         return None
 
     async def get(self, key: Key, *, cached: bool = False) -> Stored | None:  # noqa: ARG002
-        """An object."""
+        """An object of the snapshot; one that it lacks is noted as wanted, and not there for now."""
         if key not in self._objects:
             self._wanted.add(key)
         return self._objects.get(key)

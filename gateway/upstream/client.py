@@ -89,7 +89,7 @@ class Answer:
 
     @property
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body."""
+        """The body, piece by piece as it comes; to stop reading makes the cluster wait."""
         return self._exchange
 
     def read_nowait(self) -> bytes | None:
@@ -312,7 +312,7 @@ class Upstream:
     # What connections tell.
 
     def on_made(self, connection: Connection) -> None:
-        """Count it."""
+        """Count a new connection against the limits, for the tenant that it was made for."""
         self._open.add(connection)
         self._hold(connection, connection.tenant)
 
@@ -329,7 +329,7 @@ class Upstream:
             self._sweeper = loop.call_later(self._limits.idle_seconds, self._sweep)
 
     def on_lost(self, connection: Connection) -> None:
-        """Forget it."""
+        """Give back what a connection that has ended took of the limits."""
         if connection in self._open:
             self._open.remove(connection)
             self._release(connection)

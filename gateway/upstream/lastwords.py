@@ -24,7 +24,7 @@ _WITH_ERROR_CHANNEL: Final = frozenset({b"v4.channel.k8s.io", b"v5.channel.k8s.i
 
 
 class LastWords(Protocol):
-    """One stream's."""
+    """What the client of one stream is told at its end, in the form in which it has been spoken to so far."""
 
     def see(self, data: bytes) -> None:
         """This has been sent."""

@@ -47,7 +47,7 @@ class PortalClaims:
 
 
 def sign(claims: PortalClaims, key: SigningKey) -> str:
-    """A token."""
+    """The claims as a JWT, signed by the key."""
     return key.sign(claims.as_dict())
 
 

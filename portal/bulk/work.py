@@ -56,7 +56,7 @@ class Work:
 
     @property
     def what(self) -> Deed:
-        """The deed."""
+        """What is done to each of the rows."""
         return SORTS[self.sort].deeds[self.deed]
 
     def in_state(self, *states: str) -> list[Row]:

@@ -134,7 +134,7 @@ class Follower:
         self._task.start()
 
     async def stop(self) -> None:
-        """Stop following."""
+        """End the reading of the log; whoever waits for a revision is refused."""
         await self._task.stop()
         self._connection.close()
         self._refuse(Unavailable("the store is closed"))

@@ -220,6 +220,6 @@ class ConnectionPool:
             raise Unavailable("the database cannot be reached") from failure or error
 
     def close(self) -> None:
-        """Hang up."""
+        """Close every connection, without waiting for what is asked on it."""
         for connection in self._pool:
             connection.close()

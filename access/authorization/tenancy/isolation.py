@@ -109,7 +109,7 @@ class SystemMasters:
     name = MASTERS_STEP
 
     def applies_to(self, *, operator: bool, cluster_kind: ClusterKind) -> bool:  # noqa: ARG002
-        """Only operators."""
+        """Whether the caller is of the system tenant: nobody else is looked at."""
         return operator
 
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:

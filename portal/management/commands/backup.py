@@ -21,7 +21,7 @@ class Command(BaseCommand):
     help = "Back up the whole database, consistent at one moment, into a new file for its owner alone."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Where to."""
+        """Take the file to write."""
         parser.add_argument("file", type=Path, metavar="FILE", help="the file to make; it must not be there yet")
 
     def handle(self, *_args: Any, **options: Any) -> None:

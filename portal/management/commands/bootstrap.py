@@ -21,7 +21,7 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def handle(self, **_options: Any) -> None:
-        """Do it."""
+        """Prepare the installation; what is there already stays."""
         if settings.STATIC_COLLECTED is None:
             call_command("collectstatic", interactive=False, verbosity=0, ignore_patterns=["rest_framework"])
         self.stdout.write(json.dumps(asdict(bootstrap())))

@@ -26,7 +26,7 @@ class Command(BaseCommand):
         add("--patience", type=float, default=600, help="seconds to wait until somebody has approved it")
 
     def handle(self, **options: Any) -> None:
-        """Do it."""
+        """Register the cluster that this runs in."""
         try:
             said = cluster_join(
                 name=options["name"],
