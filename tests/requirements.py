@@ -19,8 +19,8 @@ FLOORS = ("portal", "gateway", "access", "tenants", "store", "audit", "kube")
 SHOWN = 3
 """Files named in a cell; who looks for the others searches for the ID."""
 
-_ID = re.compile(r"\b(?:(?:TS|AN|AZ|AD|KC|GW)[1-9]\d?|P(?:[1-9]|1[0-2])|[A-Z]{2,4}-\d\d)\b")
-_FOREIGN = re.compile(r"\bCRC-32\b|\bP[12]D?T?\b")
+_ID = re.compile(r"\b(?:(?:TS|AN|AZ|AD|KC|GW)[1-9]\d?|P(?:[1-9]|1[0-2])|D[1-9]|[A-Z]{2,4}-\d\d)\b")
+_FOREIGN = re.compile(r"\bCRC-32\b")
 _ROW = re.compile(r"^\| (?P<id>[A-Z]+-?\d+) \| (?P<statement>.*?) \| (?P<enforced>.*?) \| (?P<shown>.*?) \|$")
 
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from tests.requirements import CATALOGUE, ROOT, catalogued, mentions, rows
+import ast
+import re
+
+from tests.requirements import CATALOGUE, FLOORS, ROOT, catalogued, mentions, rows
+
+NO_IDS = {"CRC-32", "RE2", "UTF-8"}
+"""Words of the field that look like an ID."""
 
 
 def test_every_id_that_code_and_tests_name_is_explained_once() -> None:
@@ -26,3 +32,15 @@ def test_a_test_that_is_named_names_the_promise() -> None:
     for row in rows(CATALOGUE.read_text(encoding="utf-8")):
         for name in row["shown"].replace("`", "").split(", "):
             assert name in shown[row["id"]], f"{name} does not name {row['id']}: python -m tests.requirements"
+
+
+def test_what_looks_like_an_id_in_a_docstring_is_one() -> None:
+    """No reference leads a reader to a document that is not here."""
+    known, unknown = set(catalogued(CATALOGUE.read_text(encoding="utf-8"))) | NO_IDS, set[str]()
+    for folder in (*FLOORS, "tests", "bench", "cli"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                    found = re.findall(r"\b[A-Z]{1,4}-?\d{1,2}\b", ast.get_docstring(node) or "")
+                    unknown |= {f"{path.relative_to(ROOT)}: {name}" for name in found if name not in known}
+    assert not unknown

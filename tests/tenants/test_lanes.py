@@ -1,4 +1,4 @@
-"""How workers share themselves out among clusters (GW12, GW15)."""
+"""How workers share themselves out among clusters (GW12, GW15, P11)."""
 
 from __future__ import annotations
 
