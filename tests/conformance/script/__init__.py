@@ -21,7 +21,7 @@ from tests.conformance.script.flagged import policyfile, withoutplugins
 from tests.conformance.script.kinds import OBJECTS, invalid_section, kind_section
 from tests.conformance.script.meanings import meanings
 from tests.conformance.script.mutatingpolicies import mutatingpolicies
-from tests.conformance.script.parts import connecting, counts, limits, parts, reviews
+from tests.conformance.script.parts import connecting, counts, limits, parts, resizes, reviews
 from tests.conformance.script.plugins import binding, plugins
 from tests.conformance.script.podsecurity import podsecurity
 from tests.conformance.script.policy import policy
@@ -73,6 +73,7 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
         quantities,
         networks,
         counts,
+        resizes,
         podsecurity,
         podparts,
         taken,
