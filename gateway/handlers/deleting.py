@@ -140,7 +140,7 @@ async def delete_collection(runtime: Runtime, request: Request, kind: Kind) -> R
             continue
     if not (await authorize(runtime, request, "list")).allowed:
         return respond(request, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
-    return await show_list(request, kind, page.items, {"resourceVersion": str(page.revision)}, accept)
+    return await show_list(request, kind, page, accept)
 
 
 async def delete_object(

@@ -165,13 +165,7 @@ async def list_(runtime: Runtime, request: Request, kind: Kind) -> Response:
     chosen = selection(request, kind)
     page = await read_list(runtime, request, kind, chosen)
     page = page.with_more(await fallen_back_on(runtime, chosen))
-    metadata: dict[str, Any] = {"resourceVersion": str(page.revision)}
-    if page.token or kind.resource.custom:
-        # Lists of custom objects say that nothing follows.
-        metadata["continue"] = page.token
-        if page.token and page.remaining is not None:
-            metadata["remainingItemCount"] = page.remaining
-    return await show_list(request, kind, page.items, metadata, accept)
+    return await show_list(request, kind, page, accept)
 
 
 async def fallen_back_on(runtime: Runtime, chosen: Selection) -> list[Stored]:
@@ -183,10 +177,15 @@ async def fallen_back_on(runtime: Runtime, chosen: Selection) -> list[Stored]:
     ]
 
 
-async def show_list(
-    request: Request, kind: Kind, items: Sequence[Stored], metadata: dict[str, Any], accept: Accept
-) -> Response:
-    """Objects as a list in the negotiated form; ``metadata`` is the list's."""
+async def show_list(request: Request, kind: Kind, page: Page, accept: Accept) -> Response:
+    """A list, or a chunk of one, in the negotiated form."""
+    items = page.items
+    metadata: dict[str, Any] = {"resourceVersion": str(page.revision)}
+    if page.token or kind.resource.custom:
+        # Lists of custom objects say that nothing follows.
+        metadata["continue"] = page.token
+        if page.token and page.remaining is not None:
+            metadata["remainingItemCount"] = page.remaining
     if accept != PLAIN or not kind.is_stored_version:
         for item in items:
             _require_light(request, kind, item, accept)

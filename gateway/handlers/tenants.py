@@ -26,9 +26,9 @@ async def serve(runtime: Runtime, request: Request, kind: Kind) -> Response:
 
 
 def is_elsewhere(request: Request) -> bool:
-    """Whether somebody reads through another tenant's space, which need not be there."""
+    """Whether somebody goes through another tenant's space, which need not be there."""
     info = request.info
-    if info.verb not in ("list", "watch") or info.all_tenants:
+    if info.verb not in ("list", "watch", "deletecollection") or info.all_tenants:
         return False
     return info.tenant not in (SYSTEM_TENANT, request.principal.tenant)
 

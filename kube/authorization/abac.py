@@ -46,7 +46,7 @@ VALUE_MAX: Final = 1024
 
 ANY: Final = "*"
 _NO_OPINION: Final = Decision(Verdict.NO_OPINION, STEP)
-_READ: Final = frozenset({"get", "list", "watch", "head"})
+_READ: Final = frozenset({"get", "list", "watch"})
 STREAMS: Final = frozenset({"exec", "attach", "portforward", "proxy"})
 _TEXTS: Final = frozenset({"tenant", "space", "user", "group", "namespace", "resource", "apiGroup", "nonResourcePath"})
 

@@ -39,6 +39,18 @@ def parse_network(text: str) -> Network | None:
         return None
 
 
+def is_strictly_within(inner: Network, outer: Network) -> bool:
+    """Whether a network is a part of another; an IPv4 network that is written as IPv6 lies in one that is not."""
+    return inner.prefixlen > outer.prefixlen and _unmapped(inner).network_address in _unmapped(outer)
+
+
+def _unmapped(network: Network) -> Network:
+    first = network.network_address
+    if isinstance(first, ipaddress.IPv4Address) or first.ipv4_mapped is None:
+        return network
+    return ipaddress.ip_network((first.ipv4_mapped, network.prefixlen - 96))
+
+
 def is_address(text: str) -> bool:
     """Whether this is an IP address."""
     return parse_address(text) is not None

@@ -16,7 +16,7 @@ from kube.requests.fielderrors import (
     too_long,
 )
 from kube.requests.status import Cause
-from kube.validation.addresses import is_address, network_causes, parse_network
+from kube.validation.addresses import is_address, is_strictly_within, network_causes, parse_network
 from kube.validation.jobs import prefixed_path_causes
 from kube.validation.metadata import selector_causes
 from kube.validation.probes import number_causes, port_causes, port_name
@@ -228,6 +228,6 @@ def _block_causes(block: dict[str, Any], path: str) -> list[Cause]:
         causes += network_causes(part, here)
         if inner is None:
             continue
-        if inner.version != outer.version or not inner.subnet_of(outer) or inner == outer:  # type: ignore[arg-type]
+        if not is_strictly_within(inner, outer):
             causes.append(invalid(here, part, "must be a strict subset of `cidr`"))
     return causes

@@ -65,10 +65,14 @@ class Conversation:
         answer = self.speaker.send("GET", path, **headers)
         return self._keep(replace(answer, body=part(answer)), "GET", " ".join((path, *headers.values())))
 
-    def part(self, method: str, path: str, body: Any, part: Callable[[Answer], Any]) -> Answer:
+    def part(self, method: str, path: str, body: Any, part: Callable[[Answer], Any], **headers: str) -> Answer:
         """Ask, and keep what ``part`` makes of the answer: what is compared of it."""
-        answer = self.speaker.send(method, path, body)
-        return self._keep(replace(answer, body=part(answer)), method, path, body)
+        answer = self.speaker.send(method, path, body, **headers)
+        return self._keep(replace(answer, body=part(answer)), method, " ".join((path, *headers.values())), body)
+
+    def keep(self, question: str, said: Any) -> None:
+        """Keep for the comparison what was found by several requests."""
+        self.exchanges.append(Exchange(question, {"status": 200, "body": comparable(said)}))
 
     def verdict(self, method: str, path: str, body: Any, media: str = "application/json") -> Answer:
         """Ask, and keep for the comparison only whether it was refused, why, and what was warned of."""

@@ -63,7 +63,7 @@ def _found(name: str, ours: Speaker, real: Speaker | None) -> list[str]:
         # Asked a second time, the real one would meet what it was told before.
         _answers[name] = _told(real, name) if real is not None else recorded(name)
     expected = _answers[name]
-    return list(_unlisted(name, hold(ours, name, section), expected))
+    return list(unlisted(name, hold(ours, name, section), expected))
 
 
 def _told(real: Speaker, name: str) -> list[Exchange]:
@@ -73,7 +73,8 @@ def _told(real: Speaker, name: str) -> list[Exchange]:
     return [kept[exchange.request] if OLD_ETCD in str(exchange.answer) else exchange for exchange in said]
 
 
-def _unlisted(name: str, ours: list[Exchange], theirs: list[Exchange]) -> Iterator[str]:
+def unlisted(name: str, ours: list[Exchange], theirs: list[Exchange]) -> Iterator[str]:
+    """What differs and stands in neither list, in words."""
     for request, path, mine, other in unequal(name, ours, theirs):
         if line(name, request, path) not in OPEN:
             yield f"{request}\n    {path}: {_shown(mine)} instead of {_shown(other)}"

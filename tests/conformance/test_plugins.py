@@ -7,7 +7,7 @@ import re
 import pytest
 
 from access.admission.choice import FIXED, OPTIONAL
-from tests.conformance.script import sections
+from tests.conformance.script import flagged, sections
 from tests.conformance.script.resetting import STATUS, examples, kinds
 from tests.requirements import ROOT
 
@@ -66,7 +66,7 @@ OTHERWISE = {
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise[0][:60])
 def test_what_is_promised_is_asked(promise: list[str]) -> None:
     _, asked, tests = promise
-    names = {name for name, _, _ in sections()}
+    names = {name for name, _, _ in (*sections(), *flagged())}
     assert set(re.findall(r"`([^`]+)`", asked)) <= names
     assert asked or tests
     assert all((ROOT / name).is_file() for name in re.findall(r"`([^`]+)`", tests))

@@ -10,43 +10,19 @@ from typing import Any
 
 import psycopg
 import pytest
-import yaml
 from django.core.management import CommandError, call_command
 
 from tests import kubeapiserver
 from tests.apiserver import KUBECTL, OwnApiserver, running
+from tests.conformance.recording import FOLDER
+from tests.conformance.script.auditing import AUDITED, MAPS, audit_flags, events, log_of, story
 from tests.databases import migrated
-from tests.kubeapiserver import PRESENT, REASON
-from tests.speaking import Speaker
 from tests.story.product import eventually
-
-POLICY = {
-    "apiVersion": "audit.k8s.io/v1",
-    "kind": "Policy",
-    "omitManagedFields": True,
-    "rules": [
-        {"level": "None", "nonResourceURLs": ["/readyz*", "/livez*", "/api*", "/openapi*", "/version"]},
-        {"level": "None", "resources": [{"group": "", "resources": ["configmaps"], "resourceNames": ["quiet"]}]},
-        {
-            "level": "Metadata",
-            "resources": [{"group": "", "resources": ["endpoints"]}],
-            "omitStages": ["RequestReceived"],
-        },
-        {"level": "RequestResponse", "namespaces": ["default"]},
-        {"level": "Metadata", "resources": [{"group": "", "resources": ["tenants"]}]},
-    ],
-}
-MAPS = "/api/v1/namespaces/default/configmaps"
-AGENT = "story/1"
-OTHERS = ("requestReceivedTimestamp", "stageTimestamp", "auditID", "authenticationMetadata")
-"""Moments, identifiers, and which of the finer rights to impersonate has counted: there is one right here."""
 
 
 @pytest.fixture(scope="module")
 def flags(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    folder = tmp_path_factory.mktemp("audit")
-    (folder / "policy.yaml").write_text(yaml.safe_dump(POLICY))
-    return f"--audit-policy-file={folder / 'policy.yaml'}", f"--audit-log-path={folder / 'audit.log'}"
+    return audit_flags(tmp_path_factory.mktemp("audit"))
 
 
 @pytest.fixture(scope="module")
@@ -55,71 +31,17 @@ def audited(flags: tuple[str, str]) -> Iterator[OwnApiserver]:
         yield server
 
 
-def log_of(flags: tuple[str, str]) -> Path:
-    return Path(flags[1].partition("=")[2])
-
-
-def events(log: Path, agent: str = AGENT) -> list[dict[str, Any]]:
-    lines = log.read_text().splitlines() if log.exists() else []
-    return [event for line in lines if (event := json.loads(line))["userAgent"].startswith(agent)]
-
-
-def tell(speaker: Speaker) -> None:
-    """A story with each level, each stage, a refusal and a stranger."""
-    speaker = speaker.at(speaker.prefix, **{"User-Agent": AGENT})
-    stranger = {"Impersonate_User": "bob"}
-    typed = {"kind": "ConfigMap", "apiVersion": "v1"}
-    speaker.send("POST", MAPS, {**typed, "metadata": {"name": "quiet"}})
-    speaker.send("GET", f"{MAPS}/quiet")
-    speaker.send("POST", MAPS, {**typed, "metadata": {"name": "told"}, "data": {"a": "b"}})
-    speaker.send("PATCH", f"{MAPS}/told", {"data": {"a": "c"}}, "application/merge-patch+json")
-    speaker.send("GET", f"{MAPS}/told")
-    speaker.send("GET", f"{MAPS}/none")
-    speaker.send("GET", f"{MAPS}/told", **stranger)
-    speaker.send("POST", MAPS, "{bad")
-    speaker.send("GET", f"{MAPS}?watch=1&timeoutSeconds=1&resourceVersion=1&labelSelector=a%3Db")
-    speaker.send("GET", "/api/v1/namespaces/default/endpoints/none")
-    speaker.send("GET", "/version")
-    speaker.send("DELETE", f"{MAPS}/told")
-    speaker.send("DELETE", f"{MAPS}/quiet")
-    speaker.send("GET", "/api/v1/namespaces/default/endpoints/last")
-
-
-def story(log: Path, speaker: Speaker, *, least: int = 20) -> list[dict[str, Any]]:
-    """What the log has of it once that is enough, without moments and what two servers call differently."""
-    tell(speaker)
-    eventually(lambda: len(events(log)) >= least)
-    return [_bare(event) for event in sorted(events(log), key=lambda event: event["requestReceivedTimestamp"])]
-
-
-def _bare(event: dict[str, Any]) -> dict[str, Any]:
-    """Without moments and identifiers, the names of the caller, and what is known of the space."""
-    bare = {name: value for name, value in event.items() if name not in OTHERS}
-    bare["user"] = {} if not event["user"] else {"username": "somebody"}
-    if "impersonatedUser" in bare:
-        bare["impersonatedUser"] = bare["impersonatedUser"]["username"]
-    bare["annotations"] = event.get("annotations", {}).get("authorization.k8s.io/decision")
-    answer = bare.pop("responseObject", None)
-    bare["answered"] = answer and (
-        answer.get("kind"),
-        answer.get("data"),
-        sorted({*answer.get("metadata", {})} - {"selfLink", "tenant"}),
-    )
-    for name in ("message", "details"):
-        bare["responseStatus"] = {key: value for key, value in bare.get("responseStatus", {}).items() if key != name}
-    return bare
-
-
 def _differing(ours: dict[str, Any], real: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     return {name: (ours.get(name), real.get(name)) for name in {*ours, *real} if ours.get(name) != real.get(name)}
 
 
 def test_the_log_is_that_of_kube_apiserver(audited: OwnApiserver, flags: tuple[str, str], tmp_path: Path) -> None:
-    if not PRESENT:
-        pytest.skip(REASON)
-    theirs = flags[0], f"--audit-log-path={tmp_path / 'audit.log'}"
-    with kubeapiserver.running(flags=theirs) as real:
-        expected = story(log_of(theirs), real.admin)
+    if kubeapiserver.PRESENT:
+        theirs = audit_flags(tmp_path)
+        with kubeapiserver.running(flags=theirs) as real:
+            expected = story(log_of(theirs), real.admin)
+    else:
+        expected = [json.loads(line) for line in (FOLDER / f"{AUDITED}.json").read_text().splitlines()]
     found = story(log_of(flags), audited.admin, least=len(expected))
     impersonated = [event.pop("impersonatedUser", None) for event in found if event["stage"] == "RequestReceived"]
     assert "bob" in impersonated, "the first stage knows it here already"

@@ -9,10 +9,30 @@ from tests.gateway.callers import Caller
 
 @pytest.mark.parametrize(
     "path",
-    ["/api/v1/namespaces", "/api/v1/configmaps", "/api/v1/namespaces/default/secrets", "/apis/apps/v1/deployments"],
+    [
+        *(
+            f"/clusters/root:nobody{path}"
+            for path in (
+                "/api/v1/namespaces",
+                "/api/v1/configmaps",
+                "/api/v1/namespaces/default/secrets",
+                "/apis/apps/v1/deployments",
+            )
+        ),
+        "/api/v1/tenants/nobody/namespaces",
+        "/api/v1/tenants/nobody/namespaces/default/pods",
+        "/apis/apps/v1/tenants/nobody/deployments",
+    ],
 )
 def test_a_list_in_a_tenant_that_is_not_there_is_not_found(admin: Caller, path: str) -> None:
-    for query in ({}, {"watch": "1"}):
-        answer = admin.get(f"/clusters/root:nobody{path}", **query)
+    answers = [admin.get(path), admin.get(path, watch="1"), admin.get(path, limit="1")]
+    if "namespaces/" in path:
+        answers.append(admin.delete(path))
+    for answer in answers:
         assert (answer.status, answer.reason) == (404, "NotFound")
         assert answer.body["message"] == 'tenants "nobody" not found'
+
+
+def test_nor_is_one_in_a_workspace_of_it(admin: Caller) -> None:
+    for path in ("/api/v1/configmaps", "/api/v1/namespaces"):
+        assert admin.get(f"/clusters/root:nobody:team{path}").status in (403, 404)

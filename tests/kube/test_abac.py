@@ -113,6 +113,7 @@ def test_tenant_and_subject_must_both_fit(
         ({"nonResourcePath": "/api*"}, Attributes("get", path="/apis", is_resource=False), True),
         ({"nonResourcePath": "*"}, Attributes("post", path="/x", is_resource=False), True),
         ({"nonResourcePath": "*", "readonly": True}, Attributes("post", path="/x", is_resource=False), False),
+        ({"nonResourcePath": "*", "readonly": True}, Attributes("head", path="/x", is_resource=False), False),
         ({"nonResourcePath": "*"}, PODS, False),
         ({}, Attributes("get", path="/", is_resource=False), False),
     ],

@@ -17,10 +17,11 @@ from tests.conformance.script.certificates import certificates, signers
 from tests.conformance.script.controllers import aggregation, contents, kubesystem, nodes
 from tests.conformance.script.definitions import definitions, deprecations
 from tests.conformance.script.endings import deletes, namespaces, updates
+from tests.conformance.script.flagged import policyfile, withoutplugins
 from tests.conformance.script.kinds import OBJECTS, invalid_section, kind_section
 from tests.conformance.script.meanings import meanings
 from tests.conformance.script.mutatingpolicies import mutatingpolicies
-from tests.conformance.script.parts import connecting, counts, limits, parts, reviews
+from tests.conformance.script.parts import connecting, counts, limits, parts, resizes, reviews
 from tests.conformance.script.plugins import binding, plugins
 from tests.conformance.script.podsecurity import podsecurity
 from tests.conformance.script.policy import policy
@@ -72,6 +73,7 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
         quantities,
         networks,
         counts,
+        resizes,
         podsecurity,
         podparts,
         taken,
@@ -95,3 +97,9 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
     yield nodes.__name__, nodes, True
     yield resettingsystem.__name__, resettingsystem, True
     yield becomingsystem.__name__, becomingsystem, True
+
+
+def flagged() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
+    """The sections for a server that is started with flags of an operator's, likewise."""
+    yield policyfile.__name__, policyfile, True
+    yield withoutplugins.__name__, withoutplugins, False

@@ -71,6 +71,9 @@ def nodes(say: Conversation) -> None:
     say.say("POST", at, {"metadata": {"name": "eq-told"}, "status": {**status, "conditions": [ready]}})
     say.say("POST", at, {"metadata": {"name": "eq-some"}, "status": {**status, "allocatable": {"cpu": "1"}}})
     say.say("PUT", f"{at}/eq-some", {"metadata": {"name": "eq-some"}, "status": {"capacity": {"cpu": "4"}}})
+    for text in ("10.0.0.0/24", "10.0.0.00/24", "010.0.0.0/24", "10.0.0.0/024", "10.0.0.1/24", "2001:db8::/064"):
+        spec = {"podCIDR": text, "podCIDRs": [text]}
+        say.verdict("POST", f"{at}?dryRun=All", {"metadata": {"name": "eq-net"}, "spec": spec})
     for name in ("eq-told", "eq-some"):
         say.say("GET", f"{at}/{name}")
         say.speaker.send("DELETE", f"{at}/{name}")

@@ -110,7 +110,11 @@ def deprecations(say: Conversation) -> None:
         say.say("GET", f"{at}/missing")
         say.say("POST", at, made)
         say.say("PATCH", f"{at}/x", {"metadata": {"labels": {"a": "b"}}}, MERGE)
+        say.say("GET", at)
+        say.say("GET", f"{at}?watch=1&timeoutSeconds=1&fieldSelector=metadata.name%3Dnone")
+        say.say("PUT", f"{at}/x?dryRun=All", {**made, "metadata": {"name": "x", "labels": {"b": "c"}}})
         say.say("DELETE", f"{at}/x")
+        say.say("DELETE", at)
     say.speaker.send("DELETE", f"{CRDS}/olds.{GROUP}")
 
 

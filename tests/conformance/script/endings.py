@@ -218,6 +218,8 @@ def deletes(say: Conversation) -> None:
     say.say("DELETE", f"{at}?labelSelector=bad+key")
     say.say("DELETE", f"{at}?fieldSelector=bad%3D1")
     say.say("DELETE", f"{at}?labelSelector=set%3Dc", {"propagationPolicy": "Bad"})
+    say.say("DELETE", f"{at}?labelSelector=set%3Dc&limit=1")
+    say.say("GET", f"{at}?labelSelector=set%3Dc")
     say.say("DELETE", f"{at}?labelSelector=set%3Dc")
     say.say("GET", f"{at}?labelSelector=set%3Dc")
     say.say("DELETE", "/api/v1/namespaces")

@@ -26,6 +26,8 @@ _ALPHA: Final = "shardSelector"
 def meanings(say: Conversation) -> None:
     """The values that fields take, and the words about parameters."""
     say.note("/openapi/v3/api/v1", _values)
+    for path in ("apps/v1", "autoscaling/v2", "batch/v1", "discovery.k8s.io/v1", "networking.k8s.io/v1", "policy/v1"):
+        say.note(f"/openapi/v3/apis/{path}", _every_value)
     say.note("/openapi/v3/api/v1", lambda answer: _words(answer, answer.body))
     say.note("/openapi/v2", lambda answer: _words(answer, answer.body))
 
@@ -36,6 +38,17 @@ def _values(answer: Answer) -> dict[str, Any]:
         definition, _, field = path.partition(".")
         schema = schemas[f"io.k8s.api.core.v1.{definition}"]["properties"][field]
         found[path] = [schema["description"], schema.get("enum") or schema["items"]["enum"]]
+    return found
+
+
+def _every_value(answer: Answer) -> dict[str, Any]:
+    """The fields of a group's document that take certain values alone."""
+    found = {}
+    for name, schema in answer["components"]["schemas"].items():
+        for field, described in (schema.get("properties") or {}).items():
+            values = described.get("enum") or (described.get("items") or {}).get("enum")
+            if values and name != "io.k8s.api.core.v1.Node":
+                found[f"{name}.{field}"] = values
     return found
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from tests.conformance.conversation import Conversation
 from tests.conformance.script.kinds import example
 from tests.conformance.script.media import JSON_PATCH, MERGE, STRATEGIC, TABLE
+from tests.speaking import Answer
 
 
 def parts(say: Conversation) -> None:
@@ -320,3 +321,54 @@ def counts(say: Conversation) -> None:
     say.say("POST", f"{at}?dryRun=All", {"metadata": {"name": "d"}, "spec": {"hard": {"count/secrets": "1"}}})
     say.speaker.send("DELETE", f"{at}/b")
     say.until(lambda: used("1"))
+    say.speaker.send("DELETE", f"{at}/a")
+    say.speaker.send("POST", at, {"metadata": {"name": "e"}, "spec": {"hard": {"count/resourcequotas": "1"}}})
+    say.until(lambda: _used(say, "e").get("count/resourcequotas") == "1")
+    say.say("POST", at, {"metadata": {"name": "f"}, "spec": {"hard": {"pods": "1"}}})
+    say.speaker.send("DELETE", f"{at}/e")
+
+
+def resizes(say: Conversation) -> None:
+    """A pod that is resized holds the largest of what it asks for, was given and has."""
+    say.set_up()
+    pod, quota = f"{say.core}/pods/p", f"{say.core}/resourcequotas/q"
+    resources = {"requests": {"cpu": "500m", "memory": "64Mi"}, "limits": {"cpu": "2", "memory": "64Mi"}}
+    spec = {"automountServiceAccountToken": False, "containers": [{"name": "c", "image": "i", "resources": resources}]}
+    hard = {"metadata": {"name": "q"}, "spec": {"hard": {"requests.cpu": "1", "limits.cpu": "4"}}}
+    say.speaker.send("POST", quota.rpartition("/")[0], hard)
+    say.until(lambda: "requests.cpu" in _used(say, "q"))
+    say.until(
+        lambda: (
+            say.speaker.send("POST", f"{say.core}/pods", {"metadata": {"name": "p"}, "spec": spec}).status in (201, 409)
+        )
+    )
+    for number, (allocated, actual) in enumerate((("800m", "700m"), ("600m", "900m"), ("100m", "100m"))):
+        given = {"allocatedResources": {"cpu": allocated, "memory": "64Mi"}}
+        has = {"resources": {"requests": {"cpu": actual, "memory": "64Mi"}, "limits": {"cpu": "3", "memory": "64Mi"}}}
+        running = {"name": "c", "image": "i", "imageID": "", "ready": True, "restartCount": 0, **given, **has}
+        status = {"phase": "Running", "containerStatuses": [running]}
+        assert say.speaker.send("PATCH", f"{pod}/status", {"status": status}, MERGE).status == 200
+        # The real server counts anew when the quota changes.
+        say.speaker.send("PATCH", quota, {"spec": {"hard": {"pods": str(number + 3)}}}, MERGE)
+        say.until(lambda number=number: _hard(say, "q").get("pods") == str(number + 3))  # type: ignore[misc]
+        say.note(f"{quota}?step={number}", _amounts_used)
+        for cpu in ("600m", "800m", "900m", "1", "1001m"):
+            change = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}}
+            say.verdict("PATCH", f"{pod}/resize?dryRun=All&step={number}", change, STRATEGIC)
+
+
+def _amounts_used(answer: Answer) -> list[str]:
+    """In words, which must not look like an age."""
+    return [f"{name}={amount}" for name, amount in sorted(answer["status"]["used"].items())]
+
+
+def _used(say: Conversation, quota: str) -> dict[str, str]:
+    return _counted(say, quota).get("used") or {}
+
+
+def _hard(say: Conversation, quota: str) -> dict[str, str]:
+    return _counted(say, quota).get("hard") or {}
+
+
+def _counted(say: Conversation, quota: str) -> dict[str, dict[str, str]]:
+    return say.speaker.send("GET", f"{say.core}/resourcequotas/{quota}").body.get("status") or {}

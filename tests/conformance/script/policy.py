@@ -10,6 +10,10 @@ from tests.speaking import Answer
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 OURS = ("system:kcp:", "tenantry-")
+_OF_A_BUILD = ("system:openshift:", "system:controller:service-ca-cert-publisher")
+"""What some builds of kube-apiserver add to the policy of Kubernetes."""
+
+_BOOTSTRAPPED = "labelSelector=kubernetes.io/bootstrapping%3Drbac-defaults"
 
 
 def policy(say: Conversation) -> None:
@@ -24,6 +28,18 @@ def policy(say: Conversation) -> None:
     page = say.speaker.send("GET", f"{at}?limit=3")
     say.note(f"{at}?limit=3", _names)
     say.note(f"{at}?limit=3&continue={page['metadata']['continue']}", _names)
+    say.note(f"{at}?{_BOOTSTRAPPED}", _kubernetes_names)
+    say.note(f"{at}?{_BOOTSTRAPPED}&limit=7", lambda answer: {"names": _walked(say, answer)})
+    for query in ("limit=bad", "limit=1&continue=bad", "limit=1&resourceVersion=bad", "continue="):
+        say.note(f"{at}?{query}", lambda answer: {"message": answer.body.get("message")})
+    say.part("POST", f"{at}?dryRun=All", {"metadata": {"name": "eq-none"}, "rules": []}, _rules_or_none)
+    for namespace in ("kube-system", "kube-public"):
+        for kind in ("roles", "rolebindings"):
+            say.note(f"{RBAC}/namespaces/{namespace}/{kind}?{_BOOTSTRAPPED}", _kubernetes_names)
+
+
+def _rules_or_none(answer: Answer) -> dict[str, Any]:
+    return {"rules": answer["rules"], "owned": answer["metadata"]["managedFields"][0]["fieldsV1"]}
 
 
 def _kubernetes_own(answer: Answer) -> dict[str, Any]:
@@ -33,6 +49,21 @@ def _kubernetes_own(answer: Answer) -> dict[str, Any]:
     metadata = body["metadata"]
     shown = {"labels": metadata["labels"], "annotations": metadata["annotations"], "rules": rules}
     return {**shown, "aggregationRule": body.get("aggregationRule")}
+
+
+def _kubernetes_names(answer: Answer) -> dict[str, Any]:
+    names = (item["metadata"]["name"] for item in answer["items"])
+    return {"names": [name for name in names if not name.startswith((*OURS, *_OF_A_BUILD))]}
+
+
+def _walked(say: Conversation, answer: Answer) -> list[str]:
+    """The names of all pages, from this first on; each but the last is full."""
+    found, at = _kubernetes_names(answer)["names"], f"{RBAC}/clusterroles?{_BOOTSTRAPPED}&limit=7"
+    while token := answer["metadata"].get("continue"):
+        assert len(answer["items"]) == 7
+        answer = say.speaker.send("GET", f"{at}&continue={token}")
+        found += _kubernetes_names(answer)["names"]
+    return found
 
 
 def _names(answer: Answer) -> dict[str, Any]:

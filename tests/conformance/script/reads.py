@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.conformance.conversation import Conversation
 from tests.conformance.script.media import MERGE, PARTIAL, TABLE
 from tests.speaking import Answer
@@ -298,6 +300,16 @@ def layout(say: Conversation) -> None:
     for accept in ("application/json;pretty=1", "application/json;pretty=0", "application/yaml", TABLE):
         say.note(f"{at}?pretty=1", _lines, Accept=accept)
         say.note(at, _lines, Accept=accept)
+    maps = f"{at}/configmaps"
+    made, bad = {"metadata": {"name": "eq-layout"}}, {"metadata": {"name": "Not a name"}}
+    for agent in ("curl/8.5.0", "kubectl/1.36"):
+        for query in ("dryRun=All", "dryRun=All&pretty=1", "dryRun=All&pretty=false"):
+            for body in (made, bad):
+                say.part("POST", f"{maps}?{query}", body, _lines, User_Agent=agent)
+            say.part("DELETE", f"{maps}/missing?{query}", None, _lines, User_Agent=agent)
+        for query in ("", "&pretty=1"):
+            watched = f"/api/v1/namespaces?watch=1&timeoutSeconds=1&fieldSelector=metadata.name%3Ddefault{query}"
+            say.note(watched, _lines, User_Agent=agent)
 
 
 def _lines(answer: Answer) -> bool:
@@ -327,7 +339,7 @@ def quantities(say: Conversation) -> None:
             "1e03",
         ),
         *("1e-10", "1e0", "0.5e3", "12e-3", "1536Mi", "1.5Gi", "1.1Ki", "0.0005Ki", "1024Ki", "1e19", "1e100"),
-        *("9223372036854775808", "9223372036854775808Ki", "16Ei", 7, 1.5),
+        *("9223372036854775808", "9223372036854775808Ki", "16Ei", 7, 1.5, "-0", "-0.000", "-0Ki"),
     )
     containers = [
         {"name": f"c{number}", "image": "i", "resources": {"requests": {"ephemeral-storage": text}}}
@@ -335,7 +347,19 @@ def quantities(say: Conversation) -> None:
     ]
     volumes = [{"name": f"v{number}", "emptyDir": {"sizeLimit": text}} for number, text in enumerate(texts)]
     at = f"{say.core}/pods?dryRun=All"
-    say.say("POST", at, {"metadata": {"name": "p"}, "spec": {"containers": containers, "volumes": volumes}})
+    say.part("POST", at, {"metadata": {"name": "p"}, "spec": {"containers": containers, "volumes": volumes}}, _amounts)
+    beyond = {"name": "v", "emptyDir": {"sizeLimit": "1000E"}}
+    containers = [{"name": "c", "image": "i"}]
+    one = {"metadata": {"name": "p"}, "spec": {"containers": containers, "volumes": [beyond]}}
+    say.part("POST", f"{at}&case=beyond", one, _amounts)
+    for text in (
+        *("-1", "-1n", "-0.0001", "-1001u", "-1.5Ki", "-0.0005Ki", "-1000m", "-1e3", "-1E", "-00012", "-.5", "-5."),
+        *("-9223372036854775808", "-9223372036854775809", "-9223372036854775808Ki", "-1e19"),
+    ):
+        amounts = {"requests": {"ephemeral-storage": text}}
+        volumes = [{"name": "v", "emptyDir": {"sizeLimit": text}}]
+        spec = {"containers": [{**containers[0], "resources": amounts}], "volumes": volumes}
+        say.say("POST", at, {"metadata": {"name": "p"}, "spec": spec})
     for text in (
         "",
         " ",
@@ -357,6 +381,19 @@ def quantities(say: Conversation) -> None:
         say.say("POST", f"{say.core}/persistentvolumeclaims?dryRun=All", claim)
 
 
+def _amounts(answer: Answer) -> Any:
+    """The amounts of a pod, which must not look like an age."""
+    if answer.status != 201:
+        return answer.body
+    spec = answer["spec"]
+    asked = [container["resources"].get("requests", {}) for container in spec["containers"]]
+    sizes = [volume["emptyDir"].get("sizeLimit") for volume in spec["volumes"] if "emptyDir" in volume]
+    return {
+        "requests": [f"={each.get('ephemeral-storage')}" for each in asked],
+        "sizes": [f"={size}" for size in sizes],
+    }
+
+
 def networks(say: Conversation) -> None:
     """Addresses with prefix lengths: leading zeros, bits beyond the prefix, mapped addresses."""
     say.set_up()
@@ -373,5 +410,21 @@ def networks(say: Conversation) -> None:
         )
         if answer.status != 201:
             say.say("POST", f"{say.core}/services?dryRun=All", {"metadata": {"name": "n"}, "spec": balanced})
+        ip = text.partition("/")[0]
+        outside = {"ports": [{"port": 1}], "externalIPs": [ip]}
+        say.verdict("POST", f"{say.core}/services?dryRun=All", {"metadata": {"name": "n"}, "spec": outside})
+        spared = {"from": [{"ipBlock": {"cidr": "0.0.0.0/0", "except": [text]}}]}
+        say.verdict("POST", networking, {"metadata": {"name": "n"}, "spec": {"podSelector": {}, "ingress": [spared]}})
+        slices = f"/apis/discovery.k8s.io/v1/namespaces/{say.namespace}/endpointslices?dryRun=All"
+        for family in ("IPv4", "IPv6"):
+            listed = {"addressType": family, "endpoints": [{"addresses": [ip]}]}
+            say.verdict("POST", slices, {"metadata": {"name": "n"}, **listed})
+        pod = {
+            "automountServiceAccountToken": False,
+            "containers": [{"name": "c", "image": "i"}],
+            "dnsConfig": {"nameservers": [ip]},
+            "hostAliases": [{"ip": ip, "hostnames": ["a"]}],
+        }
+        say.verdict("POST", f"{say.core}/pods?dryRun=All", {"metadata": {"name": "n"}, "spec": pod})
         subset = {"addresses": [{"ip": text.partition("/")[0]}], "ports": [{"port": 1}]}
         say.say("POST", f"{say.core}/endpoints?dryRun=All", {"metadata": {"name": "n"}, "subsets": [subset]})

@@ -330,6 +330,9 @@ def applying(say: Conversation) -> None:
     say.say("PATCH", f"{deployments}/new/status?fieldManager=maker", {**bare, "metadata": {"name": "new"}}, APPLY)
 
 
+_RULE = {"apiGroups": ["equal.example.org"], "resources": ["things"], "verbs": ["get"]}
+
+
 def revisions(say: Conversation) -> None:
     """``resourceVersion`` in what is written: none, ``"0"``, another's, and what is no number."""
     say.set_up()
@@ -346,6 +349,10 @@ def revisions(say: Conversation) -> None:
             f"{say.core}/services",
             {"apiVersion": "v1", "kind": "Service", "spec": {"type": "ExternalName", "externalName": "x"}},
         ),
+        (
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+            {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "rules": [_RULE]},
+        ),
     ):
         for version in ("0", "00", "5", "x", "-1"):
             new = {**body, "metadata": {"name": f"v{version.strip('-')}", "resourceVersion": version}}
@@ -359,7 +366,8 @@ def revisions(say: Conversation) -> None:
             say.say("PUT", one, {**body, "metadata": changed})
             say.say("PUT", f"{at}/missing?dryRun=All", {**body, "metadata": {**changed, "name": "missing"}})
             patch = {"metadata": {"labels": {"patch": str(number)}, "resourceVersion": version}}
-            say.say("PATCH", one, patch, MERGE)
+            for media in (MERGE, STRATEGIC):
+                say.say("PATCH", one, patch, media)
             operation = {"op": "replace", "path": "/metadata/resourceVersion", "value": version}
             say.say(
                 "PATCH",
@@ -370,5 +378,18 @@ def revisions(say: Conversation) -> None:
             if version is not None:
                 applied = {**body, "metadata": {**changed, "labels": {"applied": str(number)}}}
                 say.say("PATCH", f"{one}?fieldManager=m", applied, APPLY)
+        for version in ("00", "5", "x", "-1", ""):
+            say.say("DELETE", one, {"dryRun": ["All"], "preconditions": {"resourceVersion": version}})
         say.say("DELETE", one, {"preconditions": {"resourceVersion": "0"}})
+        for name in ("v0", "v00", "x"):
+            say.speaker.send("DELETE", f"{at}/{name}")
+    deployment = example(say, "Deployment")
+    one = f"/apis/apps/v1/namespaces/{say.namespace}/deployments"
+    say.speaker.send("POST", one, deployment)
+    scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": {"replicas": 2}}
+    for version in ("0", "00", "5", "x", ""):
+        metadata = {"name": "x", "namespace": say.namespace, "resourceVersion": version}
+        for part, body in (("status", {**deployment, "status": {}}), ("scale", scale)):
+            say.say("PUT", f"{one}/x/{part}?dryRun=All", {**body, "metadata": metadata})
+            say.say("PATCH", f"{one}/x/{part}?dryRun=All", {"metadata": {"resourceVersion": version}}, MERGE)
     say.speaker.send("DELETE", f"{CRDS}/guardeds.{GROUP}")
