@@ -205,7 +205,7 @@ async def _chunks(
 ) -> AsyncIterator[bytes]:
     # 1. The watch is registered before anything is shown: from here on every revocation finds it and marks it ended.
     stream = runtime.open_streams.open(
-        request.principal, request.info, recheck, now=request.now, cut=request.cut, definition=encoder.definition
+        request.principal, request.info, recheck, cut=request.cut, definition=encoder.definition
     )
     # 2. The source begins at the revision of what is shown first. The log fills whatever happens until it is live, so no
     #    event is lost or shown twice between the list and the watch.

@@ -18,7 +18,7 @@ async def nothing() -> None:
 def opened(cut: list[OpenStream]) -> OpenStream:
     anna = Principal(name="anna", uid="1", groups=(), tenant="acme", authenticator="test")
     info = RequestInfo(method="GET", path="/", cluster="root:acme", tenant="acme", verb="watch")
-    stream = OpenStreams().open(anna, info, nothing, now=0.0, cut=lambda: cut.append(stream))
+    stream = OpenStreams().open(anna, info, nothing, cut=lambda: cut.append(stream))
     return stream
 
 
@@ -47,11 +47,13 @@ async def test_a_stream_ends_with_its_callers_credential() -> None:
     streams = OpenStreams()
     info = RequestInfo(method="GET", path="/", cluster="root:acme", tenant="acme", verb="watch")
 
+    now = time.time()
+
     def opened_until(not_after: float | None) -> OpenStream:
         who = Principal(name="anna", uid="1", groups=(), tenant="acme", authenticator="test", not_after=not_after)
-        return streams.open(who, info, nothing, now=1000.0, cut=lambda: None)
+        return streams.open(who, info, nothing, cut=lambda: None)
 
-    spent, lasting, endless, soon = (opened_until(moment) for moment in (999.0, 5000.0, None, 1000.1))
+    spent, lasting, endless, soon = (opened_until(moment) for moment in (now - 1, now + 4000, None, now + 0.1))
     async with asyncio.timeout(60):
         assert isinstance(await spent.ended, Unauthorized)
         assert isinstance(await soon.ended, Unauthorized)

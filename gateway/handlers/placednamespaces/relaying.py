@@ -82,7 +82,7 @@ async def _guarded(
     runtime: Runtime, request: Request, source: Answer | Tunnel | RecordedTunnel, words: LastWords, recheck: Recheck
 ) -> AsyncIterator[bytes]:
     # 1. Registered before anything is shown: from here on every revocation finds the stream.
-    stream = runtime.open_streams.open(request.principal, request.info, recheck, now=request.now, cut=request.cut)
+    stream = runtime.open_streams.open(request.principal, request.info, recheck, cut=request.cut)
     stream.ended.add_done_callback(lambda _: source.interrupt())
     if isinstance(source, RecordedTunnel):
         source.end_with(stream.end)

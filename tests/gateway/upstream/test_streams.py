@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import orjson
 import pytest
@@ -344,6 +346,26 @@ async def test_what_was_taken_away_before_the_stream_was_known_ends_it_too() -> 
         said = await client.reader.read()
         assert b"suspended" in said
         assert not said.startswith(b"\x82\x01x")
+
+
+async def test_a_stream_that_its_cluster_kept_waiting_ends_no_later_with_its_credential() -> None:
+    """D3: a credential ends at its moment, however long before it the stream was asked for."""
+    slow = 2.0
+
+    async def behave(visit: Visit) -> None:
+        await visit.request()
+        await asyncio.sleep(slow)
+        await visit.say(V5)
+        await visit.reader.read()
+
+    async with opened(behave) as (door, client):
+        until_then = time.time() + 3600
+        door.principal = replace(door.principal, not_after=until_then)
+        client.ask(EXEC, *WEBSOCKET)
+        await client.head()
+        await until(lambda: bool(door.streams._open))
+        (stream,) = door.streams._open
+        assert stream.due - asyncio.get_running_loop().time() < until_then - time.time() + slow / 2
 
 
 async def test_nobody_types_into_a_shell_that_has_ended() -> None:
