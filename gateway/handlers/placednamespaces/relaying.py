@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import orjson
@@ -50,8 +51,9 @@ async def relay(
     request.parameters, request.raw_headers = {}, ()
     if isinstance(answer, Tunnel | RecordedTunnel):
         agreed, answer.headers = answer.headers, ()
-        chunks = _guarded(runtime, request, answer, of_tunnel(agreed), recheck)
-        return Stream(chunks, headers=agreed, status=101, send=answer.write)
+        standing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        chunks = _guarded(runtime, request, answer, of_tunnel(agreed), recheck, standing)
+        return Stream(chunks, headers=agreed, status=101, send=partial(_send, answer, standing))
     media = next((value for name, value in answer.headers if name == _MEDIA), JSON)
     headers: Headers = (*(pair for pair in answer.headers if pair[0] != _MEDIA), *_NO_PAGE)
     whole = answer.read_nowait()
@@ -78,9 +80,21 @@ def _message(body: bytes) -> str:
     return said if isinstance(said, str) else "the cluster refuses this"
 
 
+async def _send(tunnel: Tunnel | RecordedTunnel, standing: asyncio.Future[None], data: bytes) -> None:
+    """What a client types is a write: it waits until the right to the stream has been asked for anew."""
+    await standing
+    await tunnel.write(data)
+
+
 async def _guarded(
-    runtime: Runtime, request: Request, source: Answer | Tunnel | RecordedTunnel, words: LastWords, recheck: Recheck
+    runtime: Runtime,
+    request: Request,
+    source: Answer | Tunnel | RecordedTunnel,
+    words: LastWords,
+    recheck: Recheck,
+    standing: asyncio.Future[None] | None = None,
 ) -> AsyncIterator[bytes]:
+    """What a source says for as long as the right to it stands; ``standing`` is told once it does."""
     # 1. Registered before anything is shown: from here on every revocation finds the stream.
     stream = runtime.open_streams.open(request.principal, request.info, recheck, cut=request.cut)
     stream.ended.add_done_callback(lambda _: source.interrupt())
@@ -92,6 +106,9 @@ async def _guarded(
             await recheck()
         except Exception as error:  # noqa: BLE001 - whatever happens, the stream must not go on
             stream.end(as_status_error(error))
+        else:
+            if standing is not None:
+                standing.set_result(None)
         async for data in source.chunks:
             # 3. Asked before each piece is shown: nothing is sent of what the caller may no longer see.
             if stream.ended.done():

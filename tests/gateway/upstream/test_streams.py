@@ -7,7 +7,7 @@ import json
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
 import orjson
@@ -366,6 +366,44 @@ async def test_a_stream_that_its_cluster_kept_waiting_ends_no_later_with_its_cre
         await until(lambda: bool(door.streams._open))
         (stream,) = door.streams._open
         assert stream.due - asyncio.get_running_loop().time() < until_then - time.time() + slow / 2
+
+
+@pytest.mark.parametrize("may", [True, False])
+async def test_nobody_types_into_a_shell_before_the_right_to_it_was_asked_for_anew(may: bool) -> None:
+    """CT-07: what is typed is a write, and whoever has to be asked may take a while to say no."""
+    heard, over, asked, go = bytearray(), asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def behave(visit: Visit) -> None:
+        await visit.request()
+        await visit.say(SWITCH % (b"SPDY/3.1", b""))
+        with suppress(ConnectionError):
+            while data := await visit.reader.read(65536):
+                heard.extend(data)
+        over.set()
+
+    async def recheck() -> None:
+        asked.set()
+        await go.wait()
+        if not may:
+            raise SUSPENDED
+
+    async with opened(behave) as (door, client):
+        door.recheck = recheck  # type: ignore[method-assign]
+        client.ask(EXEC, *SPDY, method="POST")
+        client.writer.write(b"early ")
+        await client.head()
+        await asked.wait()
+        client.writer.write(b"late")
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+        assert heard == b""
+        go.set()
+        if may:
+            await until(lambda: bytes(heard) == b"early late")
+            client.close()
+        await until(lambda: len(door.streams) == door.upstream.connections == 0)
+        await over.wait()
+    assert heard == (b"early late" if may else b"")
 
 
 async def test_nobody_types_into_a_shell_that_has_ended() -> None:
