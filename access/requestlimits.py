@@ -171,9 +171,11 @@ PAUSE_SECONDS: Final = 1.0
 class RateLimited(TooManyRequests):
     """Somebody has asked for too much; ``rule`` names of what, and whose limit it is.
 
-    ``pause`` is for how many seconds the answer is to be kept: who does not wait as told waits for the answer.
+    ``of_person`` says that it is the limit of one person, where nobody else has to wait. ``pause`` is for how many seconds
+    the answer is to be kept: who does not wait as told waits for the answer.
     """
 
+    of_person = False
     pause = 0.0
 
     @property
@@ -234,7 +236,9 @@ class TenantThrottle:
             if allowance is not None:
                 allowance.take(kind, now)
         except RateLimited as refused:
-            refused.pause = self._pause((tenant, kind, principal.name), refused, now)
+            # What is the tenant's all of it have been told of: whoever may act as others has as many names as it likes.
+            who = principal.name if refused.of_person else ""
+            refused.pause = self._pause((tenant, kind, who), refused, now)
             raise
         return None if tenant is None else allowance
 
@@ -273,11 +277,13 @@ class TenantThrottle:
         for most, person in ((bounds.open_watches, ""), (bounds.open_watches_of_person, principal.name)):
             if 0 < most <= self._open_watches(tenant, person):
                 who = f"{person} has" if person else "the tenant has"
-                raise RateLimited(
+                refused = RateLimited(
                     f"{who} too many open watches, logs and shells, please try again later",
                     retry_after=5,
                     rule=f"open streams of the {'person' if person else 'tenant'}",
                 )
+                refused.of_person = bool(person)
+                raise refused
 
     def charge(self, principal: Principal, info: RequestInfo, cost: int, now: float, *, further: bool = False) -> None:
         """Take off what a request costs beyond its being one; who owes waits until it is paid.
@@ -337,11 +343,13 @@ def _standing(rate: _Rate, held: float, left: float) -> Standing:
 def _too_many(kind: str, tenant: float, person: float) -> RateLimited:
     """The refusal of who has to wait so many seconds, for the whole tenant or for the own share in it."""
     who, whose = ("you have", "person") if person > tenant else ("the tenant has", "tenant")
-    return RateLimited(
+    refused = RateLimited(
         f"{who} made too many requests, please try again later",
         retry_after=max(1, math.ceil(max(tenant, person))),
         rule=f"{kind} requests of the {whose}",
     )
+    refused.of_person = person > tenant
+    return refused
 
 
 def _is_free(principal: Principal) -> bool:

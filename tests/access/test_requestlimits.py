@@ -86,6 +86,22 @@ def test_who_asks_again_before_the_time_waits_for_the_answer_and_who_waited_does
     subject.take(user("umbrella"), asking("get"), 103.0)
 
 
+@pytest.mark.parametrize("verb", ["get", "watch"])
+def test_a_flood_waits_whatever_names_it_comes_by(verb: str) -> None:
+    """AD6: whoever may act as others, or make accounts, has as many names as it likes. What is the tenant's, all wait for."""
+    limits = replace(LIMITS, read=TokenBucket(0.1, 1), watch=TokenBucket(1, 100))
+    subject = throttle(limits, open_watches=2 if verb == "watch" else 0)
+    if verb == "get":
+        subject.take(user(), asking(verb), 100.0)
+    found = []
+    for number in range(1000):
+        with pytest.raises(RateLimited) as refusal:
+            subject.take(user(name=f"robot-{number}"), asking(verb), 100.0)
+        found.append(refusal.value.pause)
+    assert found == [0.0] + [1.0] * 999
+    assert len(subject._told) == 1
+
+
 def test_one_tenants_flood_leaves_the_others_alone() -> None:
     """AD6."""
     subject = throttle()
