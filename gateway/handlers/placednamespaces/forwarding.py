@@ -142,8 +142,12 @@ async def _judged(
         # Nothing was sent.
         await _settle(settlements, made=False)
         raise
-    if answer.status < 500:
-        await _settle(settlements, made=answer.status < 300)
+    try:
+        if answer.status < 500:
+            await _settle(settlements, made=answer.status < 300)
+    except BaseException:
+        answer.close()
+        raise
     await rehearsal.require_newest(answer)
     return answer
 
@@ -189,8 +193,8 @@ async def _admit(runtime: Runtime, request: Request, write: PlacedWrite, rehears
 
 async def _settle(settlements: Sequence[Settlement], *, made: bool) -> None:
     for settle in settlements:
-        # What is not settled now is found out later: the cluster has answered, and the client is told so.
-        with contextlib.suppress(StoreError):
+        # What is not settled now is found out later, whatever keeps it: the cluster has answered, and the client is told so.
+        with contextlib.suppress(StatusError, StoreError):
             await settle(made)
 
 
