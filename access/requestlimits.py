@@ -231,7 +231,7 @@ class TenantThrottle:
         kind = kind_of(info)
         try:
             if kind is WATCH:
-                self._require_room(principal)
+                self.require_room(principal)
             allowance = self._allowance(tenant, kind, principal.name, now)
             if allowance is not None:
                 allowance.take(kind, now)
@@ -271,7 +271,13 @@ class TenantThrottle:
         allowance = bounds.allowances[whose] = Allowance(rate, whole, own)
         return allowance
 
-    def _require_room(self, principal: Principal) -> None:
+    def require_room(self, principal: Principal) -> None:
+        """Raise ``RateLimited`` for whom, or whose tenant, has as many streams open as may be.
+
+        Asked with a request for one, and again where its opening had to be waited for: others may have opened meanwhile.
+        """
+        if _is_free(principal):
+            return
         tenant = principal.tenant
         bounds = self._tenants.get(tenant, self._default)
         for most, person in ((bounds.open_watches, ""), (bounds.open_watches_of_person, principal.name)):

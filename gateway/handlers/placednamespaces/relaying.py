@@ -10,6 +10,7 @@ from typing import Final
 
 import orjson
 
+from access.requestlimits import RateLimited
 from gateway.handlers.placednamespaces.rehearsing import refusal_of
 from gateway.http.errors import as_status_error
 from gateway.http.messages import JSON, Headers, Request, Response, Stream
@@ -44,12 +45,14 @@ async def relay(
 ) -> Response | Stream:
     """The answer for the client. Nothing is shown on a decision older than a moment: ``since``, by the loop's clock.
 
-    What has not come whole is registered, and ends with the right to it. Raises what ``recheck`` does.
+    What has not come whole is registered, and ends with the right to it. Raises what ``recheck`` does, and ``RateLimited``
+    where as many streams are open by now as may be.
     """
     info = request.info
     # The cluster has been asked: what it was asked with, and the head of its answer, are not kept for as long as that lasts.
     request.parameters, request.raw_headers = {}, ()
     if isinstance(answer, Tunnel | RecordedTunnel):
+        _require_room(runtime, request, answer)
         agreed, answer.headers = answer.headers, ()
         standing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         chunks = _guarded(runtime, request, answer, of_tunnel(agreed), recheck, standing)
@@ -64,10 +67,24 @@ async def relay(
             await recheck()
         return Response(answer.status, whole, media, headers)
     words: LastWords = NoWords()
+    if info.is_long_running:
+        _require_room(runtime, request, answer)
     if info.is_long_running and answer.status == 200:
         words = of_watch(media) if info.verb == "watch" else LogWords()
     chunks = _guarded(runtime, request, replace(answer, headers=()), words, recheck)
     return Stream(chunks, media, headers, answer.status, long_running=info.is_long_running)
+
+
+def _require_room(runtime: Runtime, request: Request, answer: Answer | Tunnel | RecordedTunnel) -> None:
+    """All that waited for their clusters at once were let in while none of them was open; see ``TenantThrottle``."""
+    try:
+        runtime.throttle.require_room(request.principal)
+    except RateLimited as refused:
+        if isinstance(answer, RecordedTunnel):
+            answer.close(refused.message)
+        else:
+            answer.close()
+        raise
 
 
 def _message(body: bytes) -> str:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from gateway.http.protocol import REQUEST_SECONDS
 from gateway.upstream.client import Limits, Upstream
 from gateway.upstream.lastwords import WebSocketWords
+from kube.requests.ratelimits import UNLIMITED
 from kube.requests.status import Forbidden
 from tests.gateway.upstream.door import SUSPENDED, Client, Door, client_of, door_to
 from tests.gateway.upstream.rawcluster import Behave, Visit, answering, ok, raw_cluster
@@ -454,6 +455,37 @@ async def test_a_client_that_does_not_read_holds_nothing_open(path: str, headers
         await until(lambda: any(connection.is_writing_paused for connection in door.state.connections))
         door.suspend()
         await until(lambda: len(door.streams) == len(door.state.connections) == door.upstream.connections == 0)
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "head"), [(EXEC, WEBSOCKET, V5), (WATCH, (), CHUNKED % b"application/json")]
+)
+async def test_of_streams_that_are_asked_for_at_once_no_more_open_than_may(
+    path: str, headers: tuple[str, ...], head: bytes
+) -> None:
+    """AD6: while their cluster takes its time none of them is open, and all of them have come in."""
+    came, go = asyncio.Semaphore(0), asyncio.Event()
+
+    async def behave(visit: Visit) -> None:
+        await visit.request()
+        came.release()
+        await go.wait()
+        await visit.say(head)
+        await visit.reader.read()
+
+    async with opened(behave) as (door, first):
+        door.throttle.bound("acme", replace(UNLIMITED, open_watches=2, person_share=100))
+        clients = [first, *[await client_of(door) for _ in range(4)]]
+        for client in clients:
+            client.ask(path, *headers)
+        for _ in clients:
+            await came.acquire()
+        go.set()
+        lines = [(await client.head())[0] for client in clients]
+        assert sum(line.endswith(b"429 Too Many Requests") for line in lines) == 3
+        await until(lambda: len(door.streams) == door.upstream.connections == 2)
+        for client in clients:
+            client.close()
 
 
 async def test_many_streams_end_together() -> None:
