@@ -265,11 +265,12 @@ def _concerned(stream: OpenStream, clusters: set[str | None]) -> bool:
     if stream.info.all_tenants or None in clusters or principal.cluster in clusters:
         return True
     # What a workspace asks of those who enter it is asked in all workspaces below as well (KC3).
-    cluster = stream.info.cluster
-    while cluster:
-        if cluster in clusters:
-            return True
-        cluster = cluster.rpartition(":")[0]
+    for path in (stream.info.cluster, stream.info.through):
+        cluster = path
+        while cluster:
+            if cluster in clusters:
+                return True
+            cluster = cluster.rpartition(":")[0]
     # Locks of a tenant bind its users wherever they have been let in.
     if principal.tenant is not None and space_of(principal.tenant) in clusters:
         return True
