@@ -44,13 +44,17 @@ class _Start:
 
 
 async def watch(runtime: Runtime, request: Request, kind: Kind, recheck: Recheck) -> Stream:
-    """Open a watch. Errors of the request itself are raised; later ones become the stream's last event."""
+    """Open a watch. Errors of the request itself are raised; later ones become the stream's last event.
+
+    Raises ``RateLimited`` where as many streams are open as may be, once it has waited for its beginning.
+    """
     accept = negotiate(request)
     chosen = selection(request, kind)
     bookmarks = writeoptions.flag(request.query.get("allowWatchBookmarks"))
     initial_events = initial_events_of(request)
     seconds = _timeout(request)
     start = await _start(runtime, request, chosen, initial_events=initial_events)
+    runtime.throttle.require_room(request.principal)
     encoder = Encoder(request, kind, accept)
     chunks = _chunks(
         runtime,
