@@ -1,4 +1,4 @@
-"""A write that a cluster has answered is answered, whatever becomes of what is noted of it here (GW4, AD2)."""
+"""Writes on their way to a cluster: sent on what is known now, and answered as it answered (GW4, GW5, AD2)."""
 
 from __future__ import annotations
 
@@ -54,18 +54,23 @@ class Door:
             return "workspace"
 
         self.streams = OpenStreams()
-        self._runtime = SimpleNamespace(
+        self.runtime = SimpleNamespace(
+            trustworthy=True,
+            require_trustworthy=self._nobody_can_tell,
             clusters=SimpleNamespace(upstream=lambda _: upstream, roles=roles),
             workspace_tokens=SimpleNamespace(get=token),
             placed_admission=[Condition(settle) for settle in settlements],
             open_streams=self.streams,
         )
 
+    async def _nobody_can_tell(self) -> None:
+        raise ServiceUnavailable("the server cannot verify permissions right now, please try again", retry_after=1)
+
     async def create(self) -> Response:
         """A pod."""
 
         async def recheck() -> None:
-            """The right stands."""
+            """The right stands, as far as is known."""
 
         info = resolve("POST", b"/api/v1/namespaces/acme-web/pods", b"", "acme", None)
         request = Request(
@@ -77,7 +82,7 @@ class Door:
             now=time.time(),
         )
         placement = Placement("w1", "prod", info.cluster, "acme-web", ACTIVE)
-        return cast("Response", await forward(cast("Runtime", self._runtime), request, placement, recheck))
+        return cast("Response", await forward(cast("Runtime", self.runtime), request, placement, recheck))
 
 
 @asynccontextmanager
@@ -126,3 +131,24 @@ async def test_who_is_given_up_while_something_is_settled_keeps_no_connection() 
         with pytest.raises(asyncio.CancelledError):
             await asked
         await until(lambda: upstream.connections == 0)
+
+
+async def test_nothing_is_sent_while_revocations_may_be_missed() -> None:
+    """GW5, D8: what was decided before the news stopped counts no more once the cluster's turn has come."""
+    heard = []
+
+    async def behave(visit: Visit) -> None:
+        heard.append(await visit.request())
+        await visit.say(CREATED)
+
+    async def settled(_made: bool) -> None:
+        """There is nothing to do."""
+
+    async with door_of(behave, settled) as (door, _):
+        door.runtime.trustworthy = False
+        with pytest.raises(ServiceUnavailable, match="cannot verify permissions"):
+            await door.create()
+        assert heard == []
+        door.runtime.trustworthy = True
+        assert (await door.create()).status == 201
+    assert len(heard) == 1
