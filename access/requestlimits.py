@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from access.authentication import clusterwebhooks
 from access.authorization.tenancy.isolation import is_probe
+from access.authorization.tenancy.suspension import is_write
 from kube.authentication.identity import Principal, is_masters
 from kube.authorization.decisions import Decision, Verdict
 from kube.requests.ratelimits import Limits
@@ -32,8 +33,6 @@ STEP: Final = "requestlimits"
 """What the trace of a request that is too much calls it."""
 
 _READING: Final = frozenset({"get", "list"})
-_REVIEWS: Final = frozenset({"authentication.k8s.io", "authorization.k8s.io"})
-"""Groups whose objects are questions: creating one keeps nothing."""
 
 _BUCKETS_MAX: Final = 30_000
 
@@ -367,4 +366,5 @@ def kind_of(info: RequestInfo) -> str:
     """``READ``, ``WRITE`` or ``WATCH``, as which counts whatever goes on: logs, and connections into pods."""
     if info.is_long_running:
         return WATCH
-    return READ if info.verb in _READING or info.group in _REVIEWS else WRITE
+    # Questions are created as well, and keep nothing.
+    return READ if info.verb in _READING or (info.is_resource and not is_write(info)) else WRITE

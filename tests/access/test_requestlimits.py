@@ -119,6 +119,15 @@ def test_reads_writes_and_watches_are_counted_apart() -> None:
     assert served(subject, user(), asking("list"), times=50, now=100.0) == 0
 
 
+@pytest.mark.parametrize("group", ["authentication.k8s.io", "authorization.k8s.io"])
+def test_what_tenants_keep_in_a_group_of_questions_is_written_like_anything_else(group: str) -> None:
+    """AD6: they may define kinds there."""
+    subject = throttle()
+    assert served(subject, user(), asking("create", "widgets", group), times=50, now=100.0) == 3
+    assert served(subject, user(), asking("patch", "widgets", group), times=50, now=100.0) == 0
+    assert served(subject, user(), asking("get", "widgets", group), times=50, now=100.0) == 20
+
+
 def test_a_waiting_tenant_gets_its_rate_back() -> None:
     """AD6."""
     subject = throttle()
