@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from access.authentication import clusterwebhooks
 from access.authorization.tenancy.isolation import is_probe
+from access.authorization.tenancy.suspension import is_write
 from kube.authentication.identity import Principal, is_masters
 from kube.authorization.decisions import Decision, Verdict
 from kube.requests.ratelimits import Limits
@@ -32,8 +33,6 @@ STEP: Final = "requestlimits"
 """What the trace of a request that is too much calls it."""
 
 _READING: Final = frozenset({"get", "list"})
-_REVIEWS: Final = frozenset({"authentication.k8s.io", "authorization.k8s.io"})
-"""Groups whose objects are questions: creating one keeps nothing."""
 
 _BUCKETS_MAX: Final = 30_000
 
@@ -171,9 +170,11 @@ PAUSE_SECONDS: Final = 1.0
 class RateLimited(TooManyRequests):
     """Somebody has asked for too much; ``rule`` names of what, and whose limit it is.
 
-    ``pause`` is for how many seconds the answer is to be kept: who does not wait as told waits for the answer.
+    ``of_person`` says that it is the limit of one person, where nobody else has to wait. ``pause`` is for how many seconds
+    the answer is to be kept: who does not wait as told waits for the answer.
     """
 
+    of_person = False
     pause = 0.0
 
     @property
@@ -229,12 +230,14 @@ class TenantThrottle:
         kind = kind_of(info)
         try:
             if kind is WATCH:
-                self._require_room(principal)
+                self.require_room(principal)
             allowance = self._allowance(tenant, kind, principal.name, now)
             if allowance is not None:
                 allowance.take(kind, now)
         except RateLimited as refused:
-            refused.pause = self._pause((tenant, kind, principal.name), refused, now)
+            # What is the tenant's all of it have been told of: whoever may act as others has as many names as it likes.
+            who = principal.name if refused.of_person else ""
+            refused.pause = self._pause((tenant, kind, who), refused, now)
             raise
         return None if tenant is None else allowance
 
@@ -267,17 +270,25 @@ class TenantThrottle:
         allowance = bounds.allowances[whose] = Allowance(rate, whole, own)
         return allowance
 
-    def _require_room(self, principal: Principal) -> None:
+    def require_room(self, principal: Principal) -> None:
+        """Raise ``RateLimited`` for whom, or whose tenant, has as many streams open as may be.
+
+        Asked with a request for one, and again where its opening had to be waited for: others may have opened meanwhile.
+        """
+        if _is_free(principal):
+            return
         tenant = principal.tenant
         bounds = self._tenants.get(tenant, self._default)
         for most, person in ((bounds.open_watches, ""), (bounds.open_watches_of_person, principal.name)):
             if 0 < most <= self._open_watches(tenant, person):
                 who = f"{person} has" if person else "the tenant has"
-                raise RateLimited(
+                refused = RateLimited(
                     f"{who} too many open watches, logs and shells, please try again later",
                     retry_after=5,
                     rule=f"open streams of the {'person' if person else 'tenant'}",
                 )
+                refused.of_person = bool(person)
+                raise refused
 
     def charge(self, principal: Principal, info: RequestInfo, cost: int, now: float, *, further: bool = False) -> None:
         """Take off what a request costs beyond its being one; who owes waits until it is paid.
@@ -337,11 +348,13 @@ def _standing(rate: _Rate, held: float, left: float) -> Standing:
 def _too_many(kind: str, tenant: float, person: float) -> RateLimited:
     """The refusal of who has to wait so many seconds, for the whole tenant or for the own share in it."""
     who, whose = ("you have", "person") if person > tenant else ("the tenant has", "tenant")
-    return RateLimited(
+    refused = RateLimited(
         f"{who} made too many requests, please try again later",
         retry_after=max(1, math.ceil(max(tenant, person))),
         rule=f"{kind} requests of the {whose}",
     )
+    refused.of_person = person > tenant
+    return refused
 
 
 def _is_free(principal: Principal) -> bool:
@@ -353,4 +366,5 @@ def kind_of(info: RequestInfo) -> str:
     """``READ``, ``WRITE`` or ``WATCH``, as which counts whatever goes on: logs, and connections into pods."""
     if info.is_long_running:
         return WATCH
-    return READ if info.verb in _READING or info.group in _REVIEWS else WRITE
+    # Questions are created as well, and keep nothing.
+    return READ if info.verb in _READING or (info.is_resource and not is_write(info)) else WRITE

@@ -147,6 +147,7 @@ def _info(info: RequestInfo, inner: ParsedRequest, selected: str) -> RequestInfo
         namespace=inner.namespace,
         name=inner.name,
         all_tenants=across,
+        through=info.cluster,
     )
 
 

@@ -44,13 +44,17 @@ class _Start:
 
 
 async def watch(runtime: Runtime, request: Request, kind: Kind, recheck: Recheck) -> Stream:
-    """Open a watch. Errors of the request itself are raised; later ones become the stream's last event."""
+    """Open a watch. Errors of the request itself are raised; later ones become the stream's last event.
+
+    Raises ``RateLimited`` where as many streams are open as may be, once it has waited for its beginning.
+    """
     accept = negotiate(request)
     chosen = selection(request, kind)
     bookmarks = writeoptions.flag(request.query.get("allowWatchBookmarks"))
     initial_events = initial_events_of(request)
     seconds = _timeout(request)
     start = await _start(runtime, request, chosen, initial_events=initial_events)
+    runtime.throttle.require_room(request.principal)
     encoder = Encoder(request, kind, accept)
     chunks = _chunks(
         runtime,
@@ -205,7 +209,7 @@ async def _chunks(
 ) -> AsyncIterator[bytes]:
     # 1. The watch is registered before anything is shown: from here on every revocation finds it and marks it ended.
     stream = runtime.open_streams.open(
-        request.principal, request.info, recheck, now=request.now, cut=request.cut, definition=encoder.definition
+        request.principal, request.info, recheck, cut=request.cut, definition=encoder.definition
     )
     # 2. The source begins at the revision of what is shown first. The log fills whatever happens until it is live, so no
     #    event is lost or shown twice between the list and the watch.

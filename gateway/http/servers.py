@@ -12,6 +12,8 @@ from typing import Any, Final, Protocol, cast, runtime_checkable
 
 import uvicorn
 
+from gateway.http.keepalive import keep_alive
+
 BACKLOG: Final = 4096
 LOOK_SECONDS: Final = 0.2
 _HANDSHAKE_SECONDS: Final = 5.0
@@ -23,7 +25,10 @@ class PortTaken(Exception):
 
 
 def bind(address: str, port: int, *, shared: bool = False, remedy: str) -> socket.socket:
-    """The listening socket. Raises ``PortTaken`` with one line that names the port and how to change it."""
+    """The listening socket, whose connections end when nobody is there any more.
+
+    Raises ``PortTaken`` with one line that names the port and how to change it.
+    """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -37,6 +42,7 @@ def bind(address: str, port: int, *, shared: bool = False, remedy: str) -> socke
             why = "is already in use" if error.errno == errno.EADDRINUSE else "may not be opened by this user"
             raise PortTaken(f"port {port} on {address} {why}: {remedy}") from None
         raise
+    keep_alive(listener)
     listener.set_inheritable(True)
     return listener
 

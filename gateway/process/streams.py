@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Final
@@ -59,7 +60,6 @@ class OpenStream:
         principal: Principal,
         info: RequestInfo,
         recheck: Recheck,
-        now: float,
         definition: str,
         cut: Callable[[], None],
     ) -> None:
@@ -70,8 +70,8 @@ class OpenStream:
         self.definition = definition
         self._cut = cut
         self.ended: asyncio.Future[StatusError] = loop.create_future()
-        self.due = _NEVER if principal.not_after is None else loop.time() + principal.not_after - now
-        """When the caller's credential ends, by the loop's clock."""
+        self.due = _NEVER if principal.not_after is None else loop.time() + principal.not_after - time.time()
+        """When the caller's credential ends, by the loop's clock: as seen from now, not from when the request came."""
 
     def end(self, error: StatusError) -> None:
         """End the stream, with ``error`` as its last word."""
@@ -145,12 +145,11 @@ class OpenStreams:
         info: RequestInfo,
         recheck: Recheck,
         *,
-        now: float,
         cut: Callable[[], None],
         definition: str = "",
     ) -> OpenStream:
         """Register a stream; ``definition`` is the uid of the CRD that its resource rests on, ``cut`` hangs up."""
-        stream = OpenStream(principal, info, recheck, now, definition, cut)
+        stream = OpenStream(principal, info, recheck, definition, cut)
         self._open.add(stream)
         if stream.due != _NEVER and self._clock is None:
             self._look_at_credentials()
@@ -266,11 +265,12 @@ def _concerned(stream: OpenStream, clusters: set[str | None]) -> bool:
     if stream.info.all_tenants or None in clusters or principal.cluster in clusters:
         return True
     # What a workspace asks of those who enter it is asked in all workspaces below as well (KC3).
-    cluster = stream.info.cluster
-    while cluster:
-        if cluster in clusters:
-            return True
-        cluster = cluster.rpartition(":")[0]
+    for path in (stream.info.cluster, stream.info.through):
+        cluster = path
+        while cluster:
+            if cluster in clusters:
+                return True
+            cluster = cluster.rpartition(":")[0]
     # Locks of a tenant bind its users wherever they have been let in.
     if principal.tenant is not None and space_of(principal.tenant) in clusters:
         return True

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import ssl
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -18,6 +17,7 @@ from urllib.parse import urlsplit
 
 from audit import tracing
 from gateway.http.clienttls import connect
+from gateway.http.keepalive import keep_alive
 from gateway.http.messages import Headers
 from gateway.upstream.availability import Availability
 from gateway.upstream.connection import BrokenExchange, Connection, Exchange
@@ -31,14 +31,6 @@ Permit = Callable[[], Awaitable[None]]
 """Raises a ``StatusError`` where a request may not be sent any more."""
 
 _PROTOCOLS: Final = {b"websocket": b"websocket", b"spdy/3.1": b"SPDY/3.1"}
-
-KEEPALIVE: Final = (
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-)
-"""A peer that has gone without a word is noticed within a minute, however long its stream is silent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,8 +291,7 @@ class Upstream:
             self._connecting -= 1
             self._count_off(tenant)
         self._availability.succeeded()
-        for option in KEEPALIVE:
-            transport.get_extra_info("socket").setsockopt(*option)
+        keep_alive(transport.get_extra_info("socket"))
         if permit is not None:
             try:
                 await permit()

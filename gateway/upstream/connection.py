@@ -27,6 +27,7 @@ MAX_SILENT_BYTES: Final = 512 * 1024
 _NOTHING: Final = memoryview(b"")
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _WITHOUT_BODY: Final = (204, 304)
+_CLOSED: Final = "it closed the connection"
 
 
 class BrokenExchange(Exception):
@@ -252,6 +253,10 @@ class Connection(asyncio.Protocol):
         self._seen = self._keep_alive = self._in_interim = False
         self._interim = 0
         self._begin_head()
+        if self._transport is None:
+            # It has gone while something else was waited for: nobody will tell of it again.
+            exchange.fail(BrokenExchange(_CLOSED, unseen=True))
+            return exchange
         self._unsent = memoryview(request + body if len(body) <= HIGH_WATER else body)
         if len(body) > HIGH_WATER:
             self.write_nowait(request)
@@ -300,7 +305,7 @@ class Connection(asyncio.Protocol):
         if exchange is not None:
             if self._raw:
                 exchange.feed_eof()
-            exchange.fail(BrokenExchange("it closed the connection", unseen=not self._seen))
+            exchange.fail(BrokenExchange(_CLOSED, unseen=not self._seen))
         self._unsent = _NOTHING
         self.resume_writing()
         # Each of them knows this one: all would stay until somebody looks for cycles.

@@ -74,6 +74,8 @@ class RequestInfo:
     ``rest`` is what follows ``…/proxy/``, percent-encoded as it goes upstream, without the leading slash.
     ``node`` is the node of a field selector ``spec.nodeName=…`` of pods or slices of devices (AZ4).
     ``all_tenants`` is set for the system tenant's reading across tenants (TS14).
+    ``through`` is the logical cluster of the export that it is for the content of, and that gives the right to it (KC6);
+    empty for what is asked for where it is.
     """
 
     method: str
@@ -91,6 +93,7 @@ class RequestInfo:
     rest: str = ""
     node: str = ""
     all_tenants: bool = False
+    through: str = ""
     connects: bool = field(init=False)
     """Whether it is for a connection into a pod, by which whoever has it can change what runs there."""
     is_long_running: bool = field(init=False)

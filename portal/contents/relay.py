@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import hashlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -21,7 +20,7 @@ from typing import Any, Final
 import orjson
 
 from gateway.http.requestresponse import HIGH_WATER
-from gateway.upstream.client import KEEPALIVE, Answer, Cluster, Limits, Upstream
+from gateway.upstream.client import Answer, Cluster, Limits, Upstream
 from gateway.upstream.lastwords import WebSocketWords, of_tunnel
 from gateway.upstream.tunnel import Tunnel
 from kube.display.text import visible
@@ -108,10 +107,6 @@ class Relay(asyncio.Protocol):
         """Take the connection over; the task ends with it."""
         self._transport = transport
         self._open.add(self)
-        socket = transport.get_extra_info("socket")
-        for option in KEEPALIVE:
-            with contextlib.suppress(OSError):
-                socket.setsockopt(*option)
         transport.set_protocol(self)
         return asyncio.get_running_loop().create_task(self._run())
 

@@ -86,6 +86,22 @@ def test_who_asks_again_before_the_time_waits_for_the_answer_and_who_waited_does
     subject.take(user("umbrella"), asking("get"), 103.0)
 
 
+@pytest.mark.parametrize("verb", ["get", "watch"])
+def test_a_flood_waits_whatever_names_it_comes_by(verb: str) -> None:
+    """AD6: whoever may act as others, or make accounts, has as many names as it likes. What is the tenant's, all wait for."""
+    limits = replace(LIMITS, read=TokenBucket(0.1, 1), watch=TokenBucket(1, 100))
+    subject = throttle(limits, open_watches=2 if verb == "watch" else 0)
+    if verb == "get":
+        subject.take(user(), asking(verb), 100.0)
+    found = []
+    for number in range(1000):
+        with pytest.raises(RateLimited) as refusal:
+            subject.take(user(name=f"robot-{number}"), asking(verb), 100.0)
+        found.append(refusal.value.pause)
+    assert found == [0.0] + [1.0] * 999
+    assert len(subject._told) == 1
+
+
 def test_one_tenants_flood_leaves_the_others_alone() -> None:
     """AD6."""
     subject = throttle()
@@ -101,6 +117,15 @@ def test_reads_writes_and_watches_are_counted_apart() -> None:
     review = asking("create", "selfsubjectaccessreviews", "authorization.k8s.io")
     assert served(subject, user(), review, times=50, now=100.0) == 20
     assert served(subject, user(), asking("list"), times=50, now=100.0) == 0
+
+
+@pytest.mark.parametrize("group", ["authentication.k8s.io", "authorization.k8s.io"])
+def test_what_tenants_keep_in_a_group_of_questions_is_written_like_anything_else(group: str) -> None:
+    """AD6: they may define kinds there."""
+    subject = throttle()
+    assert served(subject, user(), asking("create", "widgets", group), times=50, now=100.0) == 3
+    assert served(subject, user(), asking("patch", "widgets", group), times=50, now=100.0) == 0
+    assert served(subject, user(), asking("get", "widgets", group), times=50, now=100.0) == 20
 
 
 def test_a_waiting_tenant_gets_its_rate_back() -> None:

@@ -252,6 +252,26 @@ def test_provider_sees_the_objects_of_all_its_consumers(people: dict[str, Caller
     assert olga.delete(everywhere).status == 405
 
 
+def test_whoever_may_no_longer_look_through_an_export_sees_nothing_more_of_one_consumer(
+    people: dict[str, Caller], server: Server
+) -> None:
+    """CT-07: what is watched is in the consumer, and the right to it is in the provider."""
+    olga, quiet = people["olga"], f"{ORG}:quiet"
+    ready(olga, ORG, "quiet")
+    made(olga.post(f"{quiet}{APIS}/apiresourceschemas", schema("Gizmo", scope="Cluster")))
+    made(olga.post(f"{quiet}{APIS}/apiexports", export("gizmos", "v1.gizmos.example.org")))
+    binds(olga, CONSUMER, "gizmos", "root:supply:quiet:gizmos")
+    role(olga, quiet, "viewing", rule("get list watch", "apis.kcp.io", "apiexports/content", "gizmos"))
+    for given in ("viewing", "system:kcp:workspace:access"):
+        bound(olga, quiet, given, "User", "quinn")
+    one = "/services/apiexport/root:supply:quiet/gizmos/clusters/root:supply:consumer/apis/example.org/v1/gizmos"
+    with server.user("supply", "quinn").watch(one) as watch:
+        made(olga.post(f"{CONSUMER}/apis/example.org/v1/gizmos", widget("seen", kind="Gizmo")))
+        assert watch.take(1)[0]["object"]["metadata"]["name"] == "seen"
+        assert olga.delete(f"{quiet}{RBAC}/clusterrolebindings/quinn-viewing").status == 200
+        assert watch.until_end()[-1]["object"]["code"] == 403
+
+
 def test_a_provider_reaches_nothing_of_a_namespace_that_is_on_a_cluster(
     people: dict[str, Caller], server: Server
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
+import pytest
+
 from gateway.process.streams import CUT_SECONDS, STOPPING, OpenStream, OpenStreams
 from kube.authentication.identity import Principal
 from kube.requests.requestinfo import RequestInfo
@@ -18,7 +20,7 @@ async def nothing() -> None:
 def opened(cut: list[OpenStream]) -> OpenStream:
     anna = Principal(name="anna", uid="1", groups=(), tenant="acme", authenticator="test")
     info = RequestInfo(method="GET", path="/", cluster="root:acme", tenant="acme", verb="watch")
-    stream = OpenStreams().open(anna, info, nothing, now=0.0, cut=lambda: cut.append(stream))
+    stream = OpenStreams().open(anna, info, nothing, cut=lambda: cut.append(stream))
     return stream
 
 
@@ -47,11 +49,13 @@ async def test_a_stream_ends_with_its_callers_credential() -> None:
     streams = OpenStreams()
     info = RequestInfo(method="GET", path="/", cluster="root:acme", tenant="acme", verb="watch")
 
+    now = time.time()
+
     def opened_until(not_after: float | None) -> OpenStream:
         who = Principal(name="anna", uid="1", groups=(), tenant="acme", authenticator="test", not_after=not_after)
-        return streams.open(who, info, nothing, now=1000.0, cut=lambda: None)
+        return streams.open(who, info, nothing, cut=lambda: None)
 
-    spent, lasting, endless, soon = (opened_until(moment) for moment in (999.0, 5000.0, None, 1000.1))
+    spent, lasting, endless, soon = (opened_until(moment) for moment in (now - 1, now + 4000, None, now + 0.1))
     async with asyncio.timeout(60):
         assert isinstance(await spent.ended, Unauthorized)
         assert isinstance(await soon.ended, Unauthorized)
@@ -63,3 +67,30 @@ async def test_a_stream_ends_with_its_callers_credential() -> None:
         while streams._clock is not None:
             await asyncio.sleep(0.01)
     assert len(streams) == 1
+
+
+@pytest.mark.parametrize("changed", ["root:supply:quiet", "root:supply", "root:globex:web"])
+async def test_what_is_watched_through_an_export_is_looked_at_when_rights_change_on_either_side(changed: str) -> None:
+    """CT-07, KC6: the objects are the consumer's, and who may look at them is the provider's to say."""
+    streams, again = OpenStreams(), asyncio.Event()
+
+    async def recheck() -> None:
+        again.set()
+
+    info = RequestInfo(
+        method="GET",
+        path="/",
+        cluster="root:globex:web",
+        tenant="globex",
+        verb="watch",
+        through="root:supply:quiet",
+    )
+    # Let in by a grant: nothing of its own tenant changes.
+    who = Principal(name="vera", tenant="acme", authenticator="test")
+    streams.open(who, info, recheck, cut=lambda: None)
+    streams.reauthorize("root:else")
+    await asyncio.sleep(0.05)
+    assert not again.is_set()
+    streams.reauthorize(changed)
+    async with asyncio.timeout(60):
+        await again.wait()

@@ -84,12 +84,24 @@ async def forward(runtime: Runtime, request: Request, placement: Placement, rech
             runtime, request, placement, role, follows=info.is_long_running
         )
     else:
-        answer = await _write(runtime, request, placement, role, membership, recheck)
+        answer = await _write(runtime, request, placement, role, membership, _standing(runtime, request, recheck))
     return await relay(runtime, request, placement.cluster, answer, recheck, since=since)
 
 
+def _standing(runtime: Runtime, request: Request, recheck: Recheck) -> Permit:
+    """Whether the right stands now: what is known of it counts only while news of its end would come (GW5)."""
+
+    async def permit() -> None:
+        await recheck()
+        if not request.principal.is_system and not runtime.trustworthy:
+            await runtime.require_trustworthy()
+            await recheck()
+
+    return permit
+
+
 async def _write(
-    runtime: Runtime, request: Request, placement: Placement, role: str, membership: str, recheck: Recheck
+    runtime: Runtime, request: Request, placement: Placement, role: str, membership: str, permit: Permit
 ) -> Answer | Tunnel | RecordedTunnel:
     """The answer to a write as it was judged; judged anew when somebody else has written in between."""
 
@@ -114,12 +126,12 @@ async def _write(
             in_thread=request.in_thread,
         )
         with contextlib.suppress(Overtaken):
-            return await _judged(runtime, request, rehearsal, write, recheck)
+            return await _judged(runtime, request, rehearsal, write, permit)
     raise overtaken(request.info)
 
 
 async def _judged(
-    runtime: Runtime, request: Request, rehearsal: Rehearsal, write: PlacedWrite, recheck: Recheck
+    runtime: Runtime, request: Request, rehearsal: Rehearsal, write: PlacedWrite, permit: Permit
 ) -> Answer | Tunnel | RecordedTunnel:
     """Raises ``Overtaken`` where the cluster has another state of the object than was judged."""
     placement, role = write.placement, write.role
@@ -130,20 +142,24 @@ async def _judged(
             runtime,
             request,
             placement,
-            lambda headers: _connect(runtime, request, placement, role, headers, permit=recheck),
+            lambda headers: _connect(runtime, request, placement, role, headers, permit=permit),
         )
     judged = await rehearsal.judged()
     try:
         # Whoever it was that had to be waited for: what changes something is sent on a decision of now.
-        answer = await ask(runtime, judged, placement, role, follows=request.info.is_long_running, permit=recheck)
+        answer = await ask(runtime, judged, placement, role, follows=request.info.is_long_running, permit=permit)
     except (BadGateway, Timeout):
         raise
     except StatusError:
         # Nothing was sent.
         await _settle(settlements, made=False)
         raise
-    if answer.status < 500:
-        await _settle(settlements, made=answer.status < 300)
+    try:
+        if answer.status < 500:
+            await _settle(settlements, made=answer.status < 300)
+    except BaseException:
+        answer.close()
+        raise
     await rehearsal.require_newest(answer)
     return answer
 
@@ -189,8 +205,8 @@ async def _admit(runtime: Runtime, request: Request, write: PlacedWrite, rehears
 
 async def _settle(settlements: Sequence[Settlement], *, made: bool) -> None:
     for settle in settlements:
-        # What is not settled now is found out later: the cluster has answered, and the client is told so.
-        with contextlib.suppress(StoreError):
+        # What is not settled now is found out later, whatever keeps it: the cluster has answered, and the client is told so.
+        with contextlib.suppress(StatusError, StoreError):
             await settle(made)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import orjson
 
+from access.requestlimits import RateLimited
 from gateway.handlers.placednamespaces.dryruns import refusal_of
 from gateway.http.errors import as_status_error
 from gateway.http.messages import JSON, Headers, Request, Response, Stream
@@ -43,15 +45,18 @@ async def relay(
 ) -> Response | Stream:
     """The answer for the client. Nothing is shown on a decision older than a moment: ``since``, by the loop's clock.
 
-    What has not come whole is registered, and ends with the right to it. Raises what ``recheck`` does.
+    What has not come whole is registered, and ends with the right to it. Raises what ``recheck`` does, and ``RateLimited``
+    where as many streams are open by now as may be.
     """
     info = request.info
     # The cluster has been asked: what it was asked with, and the head of its answer, are not kept for as long as that lasts.
     request.parameters, request.raw_headers = {}, ()
     if isinstance(answer, Tunnel | RecordedTunnel):
+        _require_room(runtime, request, answer)
         agreed, answer.headers = answer.headers, ()
-        chunks = _guarded(runtime, request, answer, of_tunnel(agreed), recheck)
-        return Stream(chunks, headers=agreed, status=101, send=answer.write)
+        standing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        chunks = _guarded(runtime, request, answer, of_tunnel(agreed), recheck, standing)
+        return Stream(chunks, headers=agreed, status=101, send=partial(_send, answer, standing))
     media = next((value for name, value in answer.headers if name == _MEDIA), JSON)
     headers: Headers = (*(pair for pair in answer.headers if pair[0] != _MEDIA), *_NO_PAGE)
     whole = answer.read_nowait()
@@ -62,10 +67,24 @@ async def relay(
             await recheck()
         return Response(answer.status, whole, media, headers)
     words: LastWords = NoWords()
+    if info.is_long_running:
+        _require_room(runtime, request, answer)
     if info.is_long_running and answer.status == 200:
         words = of_watch(media) if info.verb == "watch" else LogWords()
     chunks = _guarded(runtime, request, replace(answer, headers=()), words, recheck)
     return Stream(chunks, media, headers, answer.status, long_running=info.is_long_running)
+
+
+def _require_room(runtime: Runtime, request: Request, answer: Answer | Tunnel | RecordedTunnel) -> None:
+    """All that waited for their clusters at once were let in while none of them was open; see ``TenantThrottle``."""
+    try:
+        runtime.throttle.require_room(request.principal)
+    except RateLimited as refused:
+        if isinstance(answer, RecordedTunnel):
+            answer.close(refused.message)
+        else:
+            answer.close()
+        raise
 
 
 def _message(body: bytes) -> str:
@@ -78,11 +97,23 @@ def _message(body: bytes) -> str:
     return said if isinstance(said, str) else "the cluster refuses this"
 
 
+async def _send(tunnel: Tunnel | RecordedTunnel, standing: asyncio.Future[None], data: bytes) -> None:
+    """What a client types is a write: it waits until the right to the stream has been asked for anew."""
+    await standing
+    await tunnel.write(data)
+
+
 async def _guarded(
-    runtime: Runtime, request: Request, source: Answer | Tunnel | RecordedTunnel, words: LastWords, recheck: Recheck
+    runtime: Runtime,
+    request: Request,
+    source: Answer | Tunnel | RecordedTunnel,
+    words: LastWords,
+    recheck: Recheck,
+    standing: asyncio.Future[None] | None = None,
 ) -> AsyncIterator[bytes]:
+    """What a source says for as long as the right to it stands; ``standing`` is told once it does."""
     # 1. Registered before anything is shown: from here on every revocation finds the stream.
-    stream = runtime.open_streams.open(request.principal, request.info, recheck, now=request.now, cut=request.cut)
+    stream = runtime.open_streams.open(request.principal, request.info, recheck, cut=request.cut)
     stream.ended.add_done_callback(lambda _: source.interrupt())
     if isinstance(source, RecordedTunnel):
         source.end_with(stream.end)
@@ -92,6 +123,9 @@ async def _guarded(
             await recheck()
         except Exception as error:  # noqa: BLE001 - whatever happens, the stream must not go on
             stream.end(as_status_error(error))
+        else:
+            if standing is not None:
+                standing.set_result(None)
         async for data in source.chunks:
             # 3. Asked before each piece is shown: nothing is sent of what the caller may no longer see.
             if stream.ended.done():

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import uvicorn
 from uvicorn.server import ServerState
 
+from access.requestlimits import TenantThrottle
 from gateway.filters.requestinfo import resolve
 from gateway.handlers.placednamespaces import recording
 from gateway.handlers.placednamespaces.relaying import relay
@@ -27,6 +28,7 @@ from gateway.upstream.placements import Placement
 from gateway.upstream.recording.registry import Recordings
 from gateway.upstream.tunnel import Tunnel
 from kube.authentication.identity import Principal
+from kube.requests.ratelimits import UNLIMITED
 from kube.requests.requestinfo import query_parameters
 from kube.requests.status import Forbidden
 
@@ -45,7 +47,8 @@ class Door:
         self.state = ServerState()
         self.address: tuple[str, int] = ("", 0)
         self.principal = Principal(name="anna", uid="1", groups=(), tenant="acme", authenticator="test")
-        self._runtime = SimpleNamespace(open_streams=self.streams)
+        self.throttle = TenantThrottle(UNLIMITED, self.streams.of)
+        self._runtime = SimpleNamespace(open_streams=self.streams, throttle=self.throttle)
 
     async def recheck(self) -> None:
         if self.closed:

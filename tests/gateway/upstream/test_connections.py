@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.upstream.client import BadGateway
+from gateway.upstream.client import Answer, BadGateway, Upstream
+from gateway.upstream.tunnel import Tunnel
 from kube.requests.status import ServiceUnavailable
-from tests.gateway.upstream.asking import PATIENT, ask, until, upstream_of, whole
+from tests.gateway.upstream.asking import HEADERS, PATIENT, ask, until, upstream_of, whole
 from tests.gateway.upstream.rawcluster import Visit, answering, ok
 
 
@@ -105,3 +106,24 @@ async def test_nothing_is_sent_twice_over_a_new_connection_or_once_an_answer_has
         with pytest.raises(BadGateway):
             await ask(upstream)
     assert len(heard) == 1
+
+
+@pytest.mark.parametrize("way", ["request", "upgrade"])
+async def test_a_cluster_that_hangs_up_before_it_is_asked_is_not_waited_for(way: str) -> None:
+    """GW4: nothing hangs. Whether the right still holds may take its time to be said, and the cluster need not wait for it."""
+
+    async def behave(visit: Visit) -> None:
+        visit.cut()
+
+    async def asked(upstream: Upstream) -> Answer | Tunnel:
+        async def permit() -> None:
+            await until(lambda: not upstream.connections)
+
+        if way == "request":
+            return await upstream.request("GET", b"/api", HEADERS, b"", token="t", audit_id="a", permit=permit)
+        upgrade = (*HEADERS, (b"upgrade", b"websocket"))
+        return await upstream.upgrade("GET", b"/exec", upgrade, token="t", audit_id="a", permit=permit)
+
+    async with upstream_of(behave, replace(PATIENT, answer_seconds=5)) as (_, upstream):
+        with pytest.raises(BadGateway, match="it closed the connection"):
+            await asked(upstream)

@@ -145,7 +145,7 @@ async def test_a_stream_of_a_name_that_nothing_can_have_hides_no_other() -> None
             info = RequestInfo(
                 method="GET", path="/", cluster="root:acme", tenant="acme", verb="watch", namespace=namespace
             )
-            streams.open(anna, info, nothing, now=0.0, cut=lambda: None)
+            streams.open(anna, info, nothing, cut=lambda: None)
         await seen(lambda: set(StreamCount.objects.values_list("namespace", "open")) == {("", 1), ("acme-web", 1)})
     finally:
         await reports.stop()

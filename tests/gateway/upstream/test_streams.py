@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
 import orjson
 import pytest
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 from gateway.http.protocol import REQUEST_SECONDS
 from gateway.upstream.client import Limits, Upstream
 from gateway.upstream.lastwords import WebSocketWords
+from kube.requests.ratelimits import UNLIMITED
 from kube.requests.status import Forbidden
 from tests.gateway.upstream.door import SUSPENDED, Client, Door, client_of, door_to
 from tests.gateway.upstream.rawcluster import Behave, Visit, answering, ok, raw_cluster
@@ -346,6 +349,64 @@ async def test_what_was_taken_away_before_the_stream_was_known_ends_it_too() -> 
         assert not said.startswith(b"\x82\x01x")
 
 
+async def test_a_stream_that_its_cluster_kept_waiting_ends_no_later_with_its_credential() -> None:
+    """D3: a credential ends at its moment, however long before it the stream was asked for."""
+    slow = 2.0
+
+    async def behave(visit: Visit) -> None:
+        await visit.request()
+        await asyncio.sleep(slow)
+        await visit.say(V5)
+        await visit.reader.read()
+
+    async with opened(behave) as (door, client):
+        until_then = time.time() + 3600
+        door.principal = replace(door.principal, not_after=until_then)
+        client.ask(EXEC, *WEBSOCKET)
+        await client.head()
+        await until(lambda: bool(door.streams._open))
+        (stream,) = door.streams._open
+        assert stream.due - asyncio.get_running_loop().time() < until_then - time.time() + slow / 2
+
+
+@pytest.mark.parametrize("may", [True, False])
+async def test_nobody_types_into_a_shell_before_the_right_to_it_was_asked_for_anew(may: bool) -> None:
+    """CT-07: what is typed is a write, and whoever has to be asked may take a while to say no."""
+    heard, over, asked, go = bytearray(), asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def behave(visit: Visit) -> None:
+        await visit.request()
+        await visit.say(SWITCH % (b"SPDY/3.1", b""))
+        with suppress(ConnectionError):
+            while data := await visit.reader.read(65536):
+                heard.extend(data)
+        over.set()
+
+    async def recheck() -> None:
+        asked.set()
+        await go.wait()
+        if not may:
+            raise SUSPENDED
+
+    async with opened(behave) as (door, client):
+        door.recheck = recheck  # type: ignore[method-assign]
+        client.ask(EXEC, *SPDY, method="POST")
+        client.writer.write(b"early ")
+        await client.head()
+        await asked.wait()
+        client.writer.write(b"late")
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+        assert heard == b""
+        go.set()
+        if may:
+            await until(lambda: bytes(heard) == b"early late")
+            client.close()
+        await until(lambda: len(door.streams) == door.upstream.connections == 0)
+        await over.wait()
+    assert heard == (b"early late" if may else b"")
+
+
 async def test_nobody_types_into_a_shell_that_has_ended() -> None:
     """Not even who does not read, and so cannot be told yet."""
     heard = bytearray()
@@ -394,6 +455,37 @@ async def test_a_client_that_does_not_read_holds_nothing_open(path: str, headers
         await until(lambda: any(connection.is_writing_paused for connection in door.state.connections))
         door.suspend()
         await until(lambda: len(door.streams) == len(door.state.connections) == door.upstream.connections == 0)
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "head"), [(EXEC, WEBSOCKET, V5), (WATCH, (), CHUNKED % b"application/json")]
+)
+async def test_of_streams_that_are_asked_for_at_once_no_more_open_than_may(
+    path: str, headers: tuple[str, ...], head: bytes
+) -> None:
+    """AD6: while their cluster takes its time none of them is open, and all of them have come in."""
+    came, go = asyncio.Semaphore(0), asyncio.Event()
+
+    async def behave(visit: Visit) -> None:
+        await visit.request()
+        came.release()
+        await go.wait()
+        await visit.say(head)
+        await visit.reader.read()
+
+    async with opened(behave) as (door, first):
+        door.throttle.bound("acme", replace(UNLIMITED, open_watches=2, person_share=100))
+        clients = [first, *[await client_of(door) for _ in range(4)]]
+        for client in clients:
+            client.ask(path, *headers)
+        for _ in clients:
+            await came.acquire()
+        go.set()
+        lines = [(await client.head())[0] for client in clients]
+        assert sum(line.endswith(b"429 Too Many Requests") for line in lines) == 3
+        await until(lambda: len(door.streams) == door.upstream.connections == 2)
+        for client in clients:
+            client.close()
 
 
 async def test_many_streams_end_together() -> None:
