@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -12,14 +11,10 @@ from dataclasses import replace
 
 import orjson
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gateway.http.protocol import REQUEST_SECONDS
 from gateway.upstream.client import Limits, Upstream
-from gateway.upstream.lastwords import WebSocketWords
 from kube.requests.ratelimits import UNLIMITED
-from kube.requests.status import Forbidden
 from tests.gateway.upstream.door import SUSPENDED, Client, Door, client_of, door_to
 from tests.gateway.upstream.rawcluster import Behave, Visit, answering, ok, raw_cluster
 
@@ -275,43 +270,9 @@ async def test_a_port_over_a_websocket_is_closed_with_the_reason() -> None:
     assert said[:1] + said[2:] == b"\x88\x03\xf0" + SUSPENDED.message.encode()
 
 
-LETTERS = st.characters(codec="utf-8", exclude_characters="…")
-
-
-@given(st.text(LETTERS, max_size=300), st.text(LETTERS, max_size=300))
-def test_what_is_too_long_for_a_close_frame_keeps_what_and_why(what: str, why: str) -> None:
-    """RFC 6455, 5.5: 125 bytes, two of them the code; and text that can be read."""
-    message = f"locked{what}unpaid{why}"
-    frame = WebSocketWords(b"").say(Forbidden(message))
-    assert (frame[:1], frame[1], frame[2:4]) == (b"\x88", len(frame) - 2, b"\x03\xf0")
-    assert len(frame) <= 127
-    first, cut, last = frame[4:].decode().partition(" … ") if len(message.encode()) > 123 else (message, "", "")
-    assert message.startswith(first)
-    assert message.endswith(last)
-    assert not cut or len(first.encode()) > 50 < len(last.encode())
-
-
 @pytest.mark.parametrize("begun", [b"\x82", b"\x82\x7e\x10", b"\x82\x05ab", b"\x02\x01a"])
 async def test_nothing_is_said_within_a_frame_or_a_message_of_several(begun: bytes) -> None:
     assert await ended(silent(V5, begun), EXEC, *WEBSOCKET, first=len(begun)) == b""
-
-
-async def test_a_cluster_that_sends_nothing_but_heads_of_frames_is_not_followed_for_long() -> None:
-    """DOS-03: counted in calls. Nobody knows any more what would be read in the middle of something."""
-    words, calls = WebSocketWords(b"v5.channel.k8s.io"), 0
-
-    def count(_frame: object, event: str, _argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    sys.setprofile(count)
-    try:
-        words.see(b"\x82\x00" * 32_768)
-        words.see(b"\x82\x00" * 32_768)
-    finally:
-        sys.setprofile(None)
-    assert calls < 10_000
-    assert words.say(SUSPENDED) == b""
 
 
 @pytest.mark.parametrize(("path", "goes_on"), [(PODS, False), (LOG, True), (WATCH, True)])
@@ -502,37 +463,3 @@ async def test_many_streams_end_together() -> None:
             assert b"suspended" in await client.reader.read()
             client.close()
         await until(lambda: len(door.streams) == door.upstream.connections == len(door.state.connections) == 0)
-
-
-FRAME = st.tuples(st.sampled_from([0x81, 0x82, 0x89, 0x8A, 0x02, 0x80, 0x00]), st.integers(0, 70_000), st.booleans())
-
-
-def encoded(opcode: int, size: int, masked: bool) -> bytes:
-    mask = 0x80 if masked else 0
-    if size < 126:
-        length = bytes([mask | size])
-    elif size < 65536:
-        length = bytes([mask | 126]) + size.to_bytes(2, "big")
-    else:
-        length = bytes([mask | 127]) + size.to_bytes(8, "big")
-    return bytes([opcode]) + length + (b"mask" if masked else b"") + bytes(size)
-
-
-@given(st.lists(FRAME, max_size=6), st.lists(st.integers(1, 40_000), min_size=1, max_size=8))
-def test_words_are_said_between_messages_and_nowhere_else(frames, sizes) -> None:
-    """Whatever the pieces that frames come in: the boundaries are found again."""
-    ends = {0}
-    wire, whole = b"", True
-    for frame in frames:
-        wire += encoded(*frame)
-        if not frame[0] & 0x08:
-            whole = bool(frame[0] & 0x80)
-        if whole:
-            ends.add(len(wire))
-    words, seen, turn = WebSocketWords(b"v5.channel.k8s.io"), 0, 0
-    while seen < len(wire):
-        piece = wire[seen : seen + sizes[turn % len(sizes)]]
-        words.see(piece)
-        seen += len(piece)
-        turn += 1
-        assert bool(words.say(SUSPENDED)) == (seen in ends)
