@@ -14,6 +14,7 @@ OPTIONAL: Final = frozenset(
     (
         "DefaultIngressClass",
         "DefaultStorageClass",
+        "DefaultTolerationSeconds",
         "LimitRanger",
         "MutatingAdmissionPolicy",
         "MutatingAdmissionWebhook",
@@ -32,7 +33,6 @@ FIXED: Final = frozenset(
         "CertificateApproval",
         "CertificateSigning",
         "CertificateSubjectRestriction",
-        "DefaultTolerationSeconds",
         "NamespaceLifecycle",
         "Priority",
         "RuntimeClass",
@@ -40,6 +40,32 @@ FIXED: Final = frozenset(
     )
 )
 """Kubernetes' names for what this server does in any case."""
+
+ABSENT: Final = frozenset(
+    (
+        "AlwaysAdmit",
+        "AlwaysDeny",
+        "AlwaysPullImages",
+        "ClusterTrustBundleAttest",
+        "DenyServiceExternalIPs",
+        "EventRateLimit",
+        "ExtendedResourceToleration",
+        "ImagePolicyWebhook",
+        "JobValidation",
+        "LimitPodHardAntiAffinityTopology",
+        "NamespaceAutoProvision",
+        "NamespaceExists",
+        "NodeDeclaredFeatureValidator",
+        "OwnerReferencesPermissionEnforcement",
+        "PodGroupProtection",
+        "PodGroupWorkloadExists",
+        "PodNodeSelector",
+        "PodResizeValidator",
+        "PodTolerationRestriction",
+        "StorageObjectInUseProtection",
+    )
+)
+"""Kubernetes' names for what never runs here: whoever switches it off has what was wanted."""
 
 _P = TypeVar("_P", bound=Plugin)
 
@@ -49,12 +75,15 @@ class UnusablePlugins(ValueError):
 
 
 def check(enabled: Sequence[str], disabled: Sequence[str]) -> None:
-    """Raise ``UnusablePlugins`` for names that mean nothing, or two things."""
-    for flag, names in (("enable", enabled), ("disable", disabled)):
-        unknown = sorted(set(names) - OPTIONAL - FIXED)
-        if unknown:
-            known = ", ".join(sorted(OPTIONAL | FIXED))
-            raise UnusablePlugins(f"--{flag}-admission-plugins: {unknown[0]} is unknown, there are {known}")
+    """Raise ``UnusablePlugins`` for names that mean nothing, two things, or what is not there."""
+    known = OPTIONAL | FIXED
+    for flag, names, fitting in (("enable", enabled, known), ("disable", disabled, known | ABSENT)):
+        unfit = sorted(set(names) - fitting)
+        if unfit:
+            what = "does not run here" if unfit[0] in ABSENT else "is unknown"
+            raise UnusablePlugins(
+                f"--{flag}-admission-plugins: {unfit[0]} {what}, there are {', '.join(sorted(known))}"
+            )
     both = sorted(set(enabled) & set(disabled))
     if both:
         raise UnusablePlugins(f"{both[0]} is in --enable-admission-plugins and in --disable-admission-plugins")

@@ -24,6 +24,7 @@ from access.admission.dynamic.webhooks import (
 from access.admission.kubernetes.certificaterequests import CertificateRequests, CertificateSigners
 from access.admission.kubernetes.customresourcedefinitions import CustomResourceDefinitions
 from access.admission.kubernetes.defaultclasses import INGRESS, STORAGE, DefaultClass
+from access.admission.kubernetes.defaulttolerationseconds import DefaultTolerationSeconds
 from access.admission.kubernetes.escalation import EscalationPrevention
 from access.admission.kubernetes.limitranger import LimitRanger
 from access.admission.kubernetes.namespacelifecycle import NamespaceLifecycle
@@ -206,6 +207,7 @@ def build_admission(
         WorkspaceTree(store, authorization.workspaces, workspace_depth),
         ApiBindings(store, authorization.workspaces, definitions),
         ServiceAccount(store),
+        DefaultTolerationSeconds(),
         PriorityAndRuntimeClass(store),
         DefaultClass(store, STORAGE),
         DefaultClass(store, INGRESS),

@@ -259,7 +259,6 @@ def _pod_created(body: Body) -> None:
         body["status"]["conditions"] = [_WAITING | since]
     if spec.get("terminationGracePeriodSeconds", 0) < 0:
         spec["terminationGracePeriodSeconds"] = 1
-    spec["tolerations"] = _tolerations(spec)
     if spec.get("os", {}).get("name") != "windows":
         _profiles_from_annotations(spec, body["metadata"].get("annotations") or {})
 
@@ -278,24 +277,6 @@ def _profiles_from_annotations(spec: Body, annotations: Body) -> None:
                 container["securityContext"] = {**context, "appArmorProfile": profile}
 
 
-def _pod_updated(new: Body, old: Body) -> None:  # noqa: ARG001 - one signature for all
-    new["spec"] = {**new["spec"], "tolerations": _tolerations(new["spec"])}
-
-
-def _tolerations(spec: Body) -> list[Body]:
-    """Every pod outlives short troubles of its node."""
-    tolerations: list[Body] = spec.get("tolerations") or []
-    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
-        if not any(_tolerates(toleration, key) for toleration in tolerations):
-            missing = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
-            tolerations = [*tolerations, missing]
-    return tolerations
-
-
-def _tolerates(toleration: Body, key: str) -> bool:
-    return toleration.get("key") in (None, "", key) and toleration.get("effect") in (None, "", "NoExecute")
-
-
 _ON_CREATE: Final[dict[tuple[str, str], Callable[[Body], None]]] = {
     ("", "Namespace"): _namespace_created,
     ("", "Node"): _node_created,
@@ -309,7 +290,6 @@ _ON_CREATE: Final[dict[tuple[str, str], Callable[[Body], None]]] = {
 }
 
 _ON_UPDATE: Final[dict[tuple[str, str], Callable[[Any, Any], None]]] = {
-    ("", "Pod"): _pod_updated,
     ("", "Service"): _service_updated,
     ("", "ServiceAccount"): _account_updated,
     ("apps", "DaemonSet"): _daemon_set_updated,

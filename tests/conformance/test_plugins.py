@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from access.admission.choice import FIXED, OPTIONAL
+from access.admission.choice import ABSENT, FIXED, OPTIONAL
 from tests.conformance.script import flagged, sections
 from tests.conformance.script.resetting import STATUS, examples, kinds
 from tests.requirements import ROOT
@@ -76,6 +76,7 @@ def test_every_plugin_that_is_on_by_default_is_on_here_or_has_its_reason() -> No
     assert ON_BY_DEFAULT <= OPTIONAL | FIXED
     assert all(name in DOCUMENT for name in TOLD)
     assert all(words in DOCUMENT for words in OTHERWISE.values())
+    assert {*TOLD, *NOT_SERVED, *OTHERWISE} <= ABSENT
     real = {*ON_BY_DEFAULT, *TOLD, *NOT_SERVED, *OTHERWISE}
     assert real & (OPTIONAL | FIXED) | {"NodeRestriction"} == OPTIONAL | FIXED
 

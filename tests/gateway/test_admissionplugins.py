@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
+from access.admission.choice import ABSENT, FIXED, OPTIONAL, check
 from tests.gateway.callers import eventually
 from tests.gateway.conftest import Server, another
 
@@ -18,6 +19,7 @@ LIMITS = {"spec": {"limits": [{"type": "PersistentVolumeClaim", "max": {"storage
     ("flags", "said"),
     [
         (["--enable-admission-plugins=Nope"], "--enable-admission-plugins: Nope is unknown"),
+        (["--enable-admission-plugins=AlwaysPullImages"], "AlwaysPullImages does not run here"),
         (["--disable-admission-plugins=LimitRanger,Nope"], "--disable-admission-plugins: Nope is unknown"),
         (["--disable-admission-plugins=NamespaceLifecycle"], "NamespaceLifecycle cannot be switched off"),
         (["--enable-admission-plugins=LimitRanger", "--disable-admission-plugins=LimitRanger"], "LimitRanger is in"),
@@ -26,6 +28,11 @@ LIMITS = {"spec": {"limits": [{"type": "PersistentVolumeClaim", "max": {"storage
 def test_names_that_mean_nothing_stop_the_start(flags: list[str], said: str) -> None:
     with pytest.raises(CommandError, match=said):
         call_command("apiserver", *flags)
+
+
+def test_whoever_switches_off_what_never_runs_has_what_was_wanted() -> None:
+    check((), sorted(OPTIONAL | ABSENT))
+    assert not ABSENT & (OPTIONAL | FIXED)
 
 
 def test_what_is_switched_off_does_not_run(server: Server, tmp_path: Path) -> None:
