@@ -429,26 +429,25 @@ def amounts(say: Conversation) -> None:
 def _hard(answer: Answer) -> Any:
     if answer.status != 201:
         return answer.body
-    return {name: f"={amount}" for name, amount in answer["spec"]["hard"].items()}
+    return answer["spec"]["hard"]
 
 
 def _asked(answer: Answer) -> Any:
     if answer.status != 201:
         return answer.body
-    resources = answer["spec"]["containers"][0]["resources"]
-    return {f"{kind} {name}": f"={amount}" for kind in resources for name, amount in resources[kind].items()}
+    return answer["spec"]["containers"][0]["resources"]
 
 
 def _amounts(answer: Answer) -> Any:
-    """The amounts of a pod, which must not look like an age."""
+    """The amounts of a pod, without what else stands in it."""
     if answer.status != 201:
         return answer.body
     spec = answer["spec"]
     asked = [container["resources"].get("requests", {}) for container in spec["containers"]]
     sizes = [volume["emptyDir"].get("sizeLimit") for volume in spec["volumes"] if "emptyDir" in volume]
     return {
-        "requests": [f"={each.get('ephemeral-storage')}" for each in asked],
-        "sizes": [f"={size}" for size in sizes],
+        "requests": [each.get("ephemeral-storage") for each in asked],
+        "sizes": sizes,
     }
 
 
