@@ -207,7 +207,13 @@ def _owner(entry: Any) -> tuple[str, ...]:
 
 
 def differences(ours: Any, theirs: Any, path: str = "") -> list[tuple[str, Any, Any]]:
-    """Every place where two comparable values differ: (path, ours, theirs); absent is ``None``."""
+    """Every place where two comparable values differ: (path, ours, theirs); absent is ``None``.
+
+    The volume of a token, which one of them puts beside others, is a difference of its own.
+    """
+    if isinstance(theirs, list) and (given := [each for each in theirs if _is_of_a_token(each)]):
+        rest = [each for each in theirs if each not in given]
+        return [(path, None, given), *differences(ours, rest or None, path)]
     if isinstance(ours, dict) and isinstance(theirs, dict):
         found = []
         for key in sorted({*ours, *theirs}):
@@ -220,3 +226,7 @@ def differences(ours: Any, theirs: Any, path: str = "") -> list[tuple[str, Any, 
             for entry in differences(*pair, f"{path}[{index}]")
         ]
     return [] if ours == theirs else [(path, ours, theirs)]
+
+
+def _is_of_a_token(node: Any) -> bool:
+    return isinstance(node, dict) and str(node.get("name", "")).startswith("kube-api-access-")
