@@ -13,6 +13,7 @@ TOGETHER = {
     "servers that authorize in every way": ("tests/access/authorization/",),
     "an API server with two processes": (
         "tests/conformance/test_equality.py",
+        "tests/conformance/test_own_ways.py",
         "tests/gateway/test_isolation.py",
         "tests/gateway/test_two_processes.py",
     ),

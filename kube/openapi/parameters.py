@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 
-class _Words(NamedTuple):
+class Words(NamedTuple):
+    """The type of a parameter, and what it means."""
+
     type: str
     description: str
 
@@ -14,14 +16,14 @@ _OF_PATCHES: Final = "fieldManagerOfPatches"
 """A patch that applies needs a manager; in the documents the parameter has the name that it always has."""
 
 _SHARED: Final = {
-    "allowWatchBookmarks": _Words(
+    "allowWatchBookmarks": Words(
         "boolean",
         'allowWatchBookmarks requests watch events with type "BOOKMARK". Servers that do not implement '
         "bookmarks may ignore this flag and bookmarks are sent at the server's discretion. Clients should not"
         " assume bookmarks are returned at any specific interval, nor may they assume the server will send "
         "any BOOKMARK event during a session. If this is not a watch, this field is ignored.",
     ),
-    "continue": _Words(
+    "continue": Words(
         "string",
         "The continue option should be set when retrieving more results from the server. Since this value is "
         "server defined, clients may only use the continue value from a previous query result with identical "
@@ -38,13 +40,13 @@ _SHARED: Final = {
         "This field is not supported when watch is true. Clients may start a watch from the last "
         "resourceVersion value returned by the server and not miss any modifications.",
     ),
-    "dryRun": _Words(
+    "dryRun": Words(
         "string",
         "When present, indicates that modifications should not be persisted. An invalid or unrecognized "
         "dryRun directive will result in an error response and no further processing of the request. Valid "
         "values are: - All: all dry run stages will be processed",
     ),
-    "fieldManagerOfPatches": _Words(
+    "fieldManagerOfPatches": Words(
         "string",
         "fieldManager is a name associated with the actor or entity that is making these changes. The value "
         "must be less than or 128 characters long, and only contain printable characters, as defined by "
@@ -52,17 +54,17 @@ _SHARED: Final = {
         "(application/apply-patch) but optional for non-apply patch types (JsonPatch, MergePatch, "
         "StrategicMergePatch).",
     ),
-    "fieldManager": _Words(
+    "fieldManager": Words(
         "string",
         "fieldManager is a name associated with the actor or entity that is making these changes. The value "
         "must be less than or 128 characters long, and only contain printable characters, as defined by "
         "https://golang.org/pkg/unicode/#IsPrint.",
     ),
-    "fieldSelector": _Words(
+    "fieldSelector": Words(
         "string",
         "A selector to restrict the list of returned objects by their fields. Defaults to everything.",
     ),
-    "fieldValidation": _Words(
+    "fieldValidation": Words(
         "string",
         "fieldValidation instructs the server on how to handle objects in the request (POST/PUT/PATCH) "
         "containing unknown or duplicate fields. Valid values are: - Ignore: This will ignore any unknown "
@@ -75,23 +77,23 @@ _SHARED: Final = {
         "dropped from the object, or if any duplicate fields are present. The error returned from the server "
         "will contain all unknown and duplicate fields encountered.",
     ),
-    "force": _Words(
+    "force": Words(
         "boolean",
         'Force is going to "force" Apply requests. It means user will re-acquire conflicting fields owned by '
         "other people. Force flag must be unset for non-apply patch requests.",
     ),
-    "gracePeriodSeconds": _Words(
+    "gracePeriodSeconds": Words(
         "integer",
         "The duration in seconds before the object should be deleted. Value must be non-negative integer. The"
         " value zero indicates delete immediately. If this value is nil, the default grace period for the "
         "specified type will be used. Defaults to a per object value if not specified. zero means delete "
         "immediately.",
     ),
-    "labelSelector": _Words(
+    "labelSelector": Words(
         "string",
         "A selector to restrict the list of returned objects by their labels. Defaults to everything.",
     ),
-    "limit": _Words(
+    "limit": Words(
         "integer",
         "limit is a maximum number of responses to return for a list call. If more items exist, the server "
         "will set the `continue` field on the list metadata to a value that can be used with the same initial"
@@ -110,22 +112,22 @@ _SHARED: Final = {
         "during a chunked list the version of the object that was present at the time the first list result "
         "was calculated is returned.",
     ),
-    "namespace": _Words(
+    "namespace": Words(
         "string",
         "object name and auth scope, such as for teams and projects",
     ),
-    "orphanDependents": _Words(
+    "orphanDependents": Words(
         "boolean",
         "Deprecated: please use the PropagationPolicy, this field will be deprecated in 1.7. Should the "
         'dependent objects be orphaned. If true/false, the "orphan" finalizer will be added to/removed from '
         "the object's finalizers list. Either this field or PropagationPolicy may be set, but not both.",
     ),
-    "pretty": _Words(
+    "pretty": Words(
         "string",
         "If 'true', then the output is pretty printed. Defaults to 'false' unless the user-agent indicates a "
         "browser or command-line HTTP tool (curl and wget).",
     ),
-    "propagationPolicy": _Words(
+    "propagationPolicy": Words(
         "string",
         "Whether and how garbage collection will be performed. Either this field or OrphanDependents may be "
         "set, but not both. The default policy is decided by the existing finalizer set in the "
@@ -133,14 +135,14 @@ _SHARED: Final = {
         "orphan the dependents; 'Background' - allow the garbage collector to delete the dependents in the "
         "background; 'Foreground' - a cascading policy that deletes all dependents in the foreground.",
     ),
-    "resourceVersion": _Words(
+    "resourceVersion": Words(
         "string",
         "resourceVersion sets a constraint on what resource versions a request may be served from. See "
         "https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions for details.\n"
         "\n"
         "Defaults to unset",
     ),
-    "resourceVersionMatch": _Words(
+    "resourceVersionMatch": Words(
         "string",
         "resourceVersionMatch determines how resourceVersion is applied to list calls. It is highly "
         "recommended that resourceVersionMatch be set for list calls where resourceVersion is set See "
@@ -148,7 +150,7 @@ _SHARED: Final = {
         "\n"
         "Defaults to unset",
     ),
-    "sendInitialEvents": _Words(
+    "sendInitialEvents": Words(
         "boolean",
         "`sendInitialEvents=true` may be set together with `watch=true`. In that case, the watch stream will "
         "begin with synthetic events to produce the current state of objects in the collection. Once all such"
@@ -171,12 +173,12 @@ _SHARED: Final = {
         'Defaults to true if `resourceVersion=""` or `resourceVersion="0"` (for backward compatibility '
         "reasons) and to false otherwise.",
     ),
-    "timeoutSeconds": _Words(
+    "timeoutSeconds": Words(
         "integer",
         "Timeout for the list/watch call. This limits the duration of the call, regardless of any activity or"
         " inactivity.",
     ),
-    "watch": _Words(
+    "watch": Words(
         "boolean",
         "Watch for changes to the described resources and return them as a stream of add, update, and remove "
         "notifications. Specify resourceVersion.",
@@ -187,20 +189,20 @@ _SHARED: Final = {
 def parameter(name: str, *, kind: str, patch: bool, v3: bool) -> dict[str, Any]:
     """A parameter of an operation on objects of a kind; in OpenAPI v2 it refers to what ``shared`` has."""
     if name == "name":
-        return _described("name", _Words("string", f"name of the {kind}"), v3=v3)
+        return described("name", Words("string", f"name of the {kind}"), v3=v3)
     key = _OF_PATCHES if patch and name == "fieldManager" else name
-    return _described(name, _SHARED[key], v3=True) if v3 else {"$ref": f"#/parameters/{key}"}
+    return described(name, _SHARED[key], v3=True) if v3 else {"$ref": f"#/parameters/{key}"}
 
 
 def shared() -> dict[str, Any]:
     """The parameters of an OpenAPI v2 document that its operations refer to."""
     return {
-        key: _described("fieldManager" if key == _OF_PATCHES else key, words, v3=False)
-        for key, words in _SHARED.items()
+        key: described("fieldManager" if key == _OF_PATCHES else key, words, v3=False) for key, words in _SHARED.items()
     }
 
 
-def _described(name: str, words: _Words, *, v3: bool) -> dict[str, Any]:
+def described(name: str, words: Words, *, v3: bool) -> dict[str, Any]:
+    """A parameter with its words in place."""
     where = "path" if name in ("name", "namespace") else "query"
     head: dict[str, Any] = {"name": name, "in": where, "description": words.description}
     if where == "path":

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from kube.kinds.resources import Resource, Subresource
-from kube.openapi.parameters import parameter
+from kube.openapi.connections import CONNECTIONS
+from kube.openapi.parameters import Words, described, parameter
 
 _STATUS: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.Status"
 _DELETE_OPTIONS: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
@@ -55,6 +56,8 @@ _ON_COLLECTION: Final = {
             "propagationPolicy",
             "resourceVersion",
             "resourceVersionMatch",
+            "sendInitialEvents",
+            "timeoutSeconds",
         ),
     ),
 }
@@ -100,6 +103,10 @@ def paths_of(resource: Resource, version: str, models: Mapping[str, str], *, v3:
 def _part(writer: _Writer, resource: Resource, part: Subresource) -> dict[str, Any]:
     gvk = {"group": part.group, "version": part.version, "kind": part.kind}
     verbs = {verb: spec for verb, spec in _ON_OBJECT.items() if verb in part.verbs}
+    words = CONNECTIONS.get(f"{resource.plural}/{part.name}")
+    if words is not None:
+        methods = [method for method, _, _ in verbs.values()]
+        return writer.connection(methods, words, gvk=gvk, namespaced=resource.namespaced, read=part.name == "log")
     return writer.operations(verbs, part.kind, "", gvk=gvk, namespaced=resource.namespaced, names=("name",))
 
 
@@ -133,6 +140,25 @@ class _Writer:
             )
         where = [*names, *(("namespace",) if namespaced else ()), "pretty"]
         item["parameters"] = [parameter(name, kind=kind, patch=False, v3=self._v3) for name in where]
+        return item
+
+    def connection(
+        self,
+        methods: Iterable[str],
+        words: Mapping[str, Words],
+        *,
+        gvk: Mapping[str, str],
+        namespaced: bool,
+        read: bool,
+    ) -> dict[str, Any]:
+        """The operations of a path that connects to something, or reads its log; all take the same parameters."""
+        action = "get" if read else "connect"
+        item: dict[str, Any] = {
+            method: self._operation(action, action, (), model="", answer="", gvk=gvk) for method in methods
+        }
+        where = ["name", *(("namespace",) if namespaced else ()), *(("pretty",) if read else ())]
+        path = [parameter(name, kind=gvk["kind"], patch=False, v3=self._v3) for name in where]
+        item["parameters"] = [*path, *(described(name, each, v3=self._v3) for name, each in words.items())]
         return item
 
     def _operation(

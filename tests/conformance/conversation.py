@@ -17,7 +17,6 @@ VOLATILE = (
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "<time>"),
     (re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]+"), "<jwt>"),
     (re.compile(r"10\.0\.0\.\d+"), "<ip>"),
-    (re.compile(r"^\d+[smhd](\d+[smhd])?$"), "<age>"),
     (re.compile(r"(?<=X509SHA256=)[0-9a-f]{64}"), "<hash>"),
     (re.compile(r"(?<=current: )\d+"), "<revision>"),
     (re.compile(r"(?<=Bad_)[a-z0-9]{5}\b"), "<suffix>"),
@@ -25,6 +24,9 @@ VOLATILE = (
     # It is called by the place in its source, as far as the build has kept that.
     (re.compile(r'(?<=in scheme ")[^"]+'), "<scheme>"),
 )
+_AGE = re.compile(r"\d+[smhd](\d+[smhd])?")
+"""What a cell of a table says of how old something is; elsewhere ``500m`` is an amount."""
+
 BY_NAME = {
     "resourceVersion": "<revision>",
     "continue": "<token>",
@@ -190,6 +192,8 @@ def _plain(node: Any, name: str = "") -> Any:
         return plain
     if isinstance(node, list):
         items = [_plain(item) for item in node]
+        if name == "cells":
+            return ["<age>" if isinstance(item, str) and _AGE.fullmatch(item) else item for item in items]
         # Entries are kept by the second in which they were written.
         return sorted(items, key=_owner) if name == "managedFields" else items
     if name in BY_NAME and node not in ("", "0"):
@@ -203,7 +207,13 @@ def _owner(entry: Any) -> tuple[str, ...]:
 
 
 def differences(ours: Any, theirs: Any, path: str = "") -> list[tuple[str, Any, Any]]:
-    """Every place where two comparable values differ: (path, ours, theirs); absent is ``None``."""
+    """Every place where two comparable values differ: (path, ours, theirs); absent is ``None``.
+
+    The volume of a token, which one of them puts beside others, is a difference of its own.
+    """
+    if isinstance(theirs, list) and (given := [each for each in theirs if _is_of_a_token(each)]):
+        rest = [each for each in theirs if each not in given]
+        return [(path, None, given), *differences(ours, rest or None, path)]
     if isinstance(ours, dict) and isinstance(theirs, dict):
         found = []
         for key in sorted({*ours, *theirs}):
@@ -216,3 +226,7 @@ def differences(ours: Any, theirs: Any, path: str = "") -> list[tuple[str, Any, 
             for entry in differences(*pair, f"{path}[{index}]")
         ]
     return [] if ours == theirs else [(path, ours, theirs)]
+
+
+def _is_of_a_token(node: Any) -> bool:
+    return isinstance(node, dict) and str(node.get("name", "")).startswith("kube-api-access-")

@@ -171,3 +171,9 @@ def test_an_authorizer_is_asked_about_the_whole_resource(apiserver: OwnApiserver
     finally:
         apiserver.admin.send("DELETE", f"{bindings}/w")
         apiserver.admin.send("DELETE", f"{ADMISSION}/validatingadmissionpolicies/w")
+
+
+def test_the_documents_name_no_paths_of_watches(space: Speaker) -> None:
+    paths = space.send("GET", "/openapi/v2")["paths"]
+    assert "/api/v1/namespaces/{namespace}/configmaps" in paths
+    assert not [path for path in paths if "/watch/" in path]

@@ -25,7 +25,7 @@ from tests.conformance.script.parts import connecting, counts, limits, parts, re
 from tests.conformance.script.plugins import binding, plugins
 from tests.conformance.script.podsecurity import podsecurity
 from tests.conformance.script.policy import policy
-from tests.conformance.script.reads import layout, lists, networks, paths, quantities, watching
+from tests.conformance.script.reads import amounts, layout, lists, networks, paths, quantities, watching
 from tests.conformance.script.resetting import resetting, resettingsystem
 from tests.conformance.script.taken import podparts, taken
 from tests.conformance.script.unwise import unwise
@@ -71,6 +71,7 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
         layout,
         deprecations,
         quantities,
+        amounts,
         networks,
         counts,
         resizes,

@@ -48,6 +48,32 @@ def aggregation(say: Conversation) -> None:
         say.speaker.send("DELETE", f"{at}/{name}")
     for name in ("view", "edit", "admin"):
         read(name, 0)
+    either = {"key": "eq.example.org/kind", "operator": "In", "values": ["one", "other"]}
+    fits = {"key": "eq.example.org/left-out", "operator": "DoesNotExist"}
+    choices = [{"matchExpressions": [either, fits]}, {"matchLabels": {"eq.example.org/more": "yes"}}]
+    gathered = {"clusterRoleSelectors": choices}
+    labels = {"eq.example.org/kind": "one"}
+    say.speaker.send("POST", at, {"metadata": {"name": "eq-several", "labels": labels}, "aggregationRule": gathered})
+    make("eq-z", rule("get"), **labels)
+    make("eq-y", rule("list"), **{"eq.example.org/more": "yes"})
+    make("eq-x", rule("watch"), **labels, **{"eq.example.org/left-out": ""})
+    read("eq-several", 2)
+    chained = {"metadata": {"name": "eq-chain", "labels": {"eq.example.org/kind": "other"}}}
+    say.speaker.send("POST", at, {**chained, "aggregationRule": {"clusterRoleSelectors": choices[1:]}})
+    make("eq-w", rule("patch"), **{"eq.example.org/more": "yes"})
+    read("eq-chain", 2)
+    # Until the chained one is written, the same rules come in another order.
+    say.until(lambda: _of_things(say.speaker.send("GET", f"{at}/eq-several"))["rules"][0]["verbs"] == ["patch"])
+    read("eq-several", 3)
+    say.speaker.send("PATCH", f"{at}/eq-several", {"aggregationRule": None, "rules": [rule("update")]}, MERGE)
+    say.note(f"{at}/eq-several", _of_things)
+    for name in ("several", "chain", "w", "x", "y", "z"):
+        say.speaker.send("DELETE", f"{at}/eq-{name}")
+    for number, wrong in enumerate(
+        ({}, {"clusterRoleSelectors": []}, {"clusterRoleSelectors": [{"matchLabels": {"a b": "c"}}]})
+    ):
+        body = {"metadata": {"name": "eq-wrong"}, "aggregationRule": wrong, "rules": [rule("get")]}
+        say.say("POST", f"{at}?dryRun=All&wrong={number}", body)
 
 
 def kubesystem(say: Conversation) -> None:

@@ -20,7 +20,7 @@ _FIELDS: Final = (
     "ServiceSpec.type",
     "Toleration.effect",
 )
-_ALPHA: Final = "shardSelector"
+_ALPHA: Final = ("shardSelector",)
 
 
 def meanings(say: Conversation) -> None:
@@ -55,10 +55,23 @@ def _every_value(answer: Answer) -> dict[str, Any]:
 def _words(answer: Answer, document: dict[str, Any]) -> dict[str, Any]:
     """The parameters of some operations, with what the documents of version 2 say in one place for all."""
     collection, found = "/api/v1/namespaces/{namespace}/configmaps", {}
-    for path, method in ((collection, "get"), (collection, "post"), (f"{collection}/{{name}}", "patch")):
+    pods = "/api/v1/namespaces/{namespace}/pods/{name}"
+    for path, method in (
+        (collection, "get"),
+        (collection, "post"),
+        (collection, "delete"),
+        (f"{collection}/{{name}}", "patch"),
+        (f"{collection}/{{name}}", "delete"),
+        (f"{pods}/log", "get"),
+        (f"{pods}/exec", "post"),
+        (f"{pods}/attach", "get"),
+        (f"{pods}/portforward", "get"),
+        (f"{pods}/proxy", "delete"),
+        ("/api/v1/namespaces/{namespace}/services/{name}/proxy", "get"),
+    ):
         item = answer["paths"][path]
-        for parameter in (*item["parameters"], *item[method]["parameters"]):
+        for parameter in (*item["parameters"], *item[method].get("parameters", ())):
             shared = document.get("parameters", {}).get(parameter.get("$ref", "").rpartition("/")[2], parameter)
-            if shared["name"] not in ("body", _ALPHA):
+            if shared["name"] not in ("body", *_ALPHA):
                 found[f"{method} {path} {shared['name']}"] = shared["description"]
     return found

@@ -7,7 +7,6 @@ from typing import Any
 from tests.conformance.conversation import Conversation
 from tests.conformance.script.kinds import example
 from tests.conformance.script.media import JSON_PATCH, MERGE, STRATEGIC, TABLE
-from tests.speaking import Answer
 
 
 def parts(say: Conversation) -> None:
@@ -351,15 +350,10 @@ def resizes(say: Conversation) -> None:
         # The real server counts anew when the quota changes.
         say.speaker.send("PATCH", quota, {"spec": {"hard": {"pods": str(number + 3)}}}, MERGE)
         say.until(lambda number=number: _hard(say, "q").get("pods") == str(number + 3))  # type: ignore[misc]
-        say.note(f"{quota}?step={number}", _amounts_used)
+        say.note(f"{quota}?step={number}", lambda answer: answer["status"]["used"])
         for cpu in ("600m", "800m", "900m", "1", "1001m"):
             change = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}}
             say.verdict("PATCH", f"{pod}/resize?dryRun=All&step={number}", change, STRATEGIC)
-
-
-def _amounts_used(answer: Answer) -> list[str]:
-    """In words, which must not look like an age."""
-    return [f"{name}={amount}" for name, amount in sorted(answer["status"]["used"].items())]
 
 
 def _used(say: Conversation, quota: str) -> dict[str, str]:

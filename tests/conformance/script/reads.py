@@ -381,16 +381,73 @@ def quantities(say: Conversation) -> None:
         say.say("POST", f"{say.core}/persistentvolumeclaims?dryRun=All", claim)
 
 
+def amounts(say: Conversation) -> None:
+    """Amounts that are added up and compared: each is what it is, however it is written and however large."""
+    say.set_up()
+    at = f"{say.core}/resourcequotas"
+    hard = {
+        "requests.memory": "1.5Gi",
+        "pods": "1e1",
+        "requests.cpu": "0.5",
+        "count/secrets": "0012",
+        "limits.memory": "1e3",
+        "requests.storage": "0.5Ki",
+        "limits.cpu": "1000m",
+        "requests.ephemeral-storage": "9223372036854775808",
+    }
+    say.part("POST", f"{at}?dryRun=All", {"metadata": {"name": "h"}, "spec": {"hard": hard}}, _hard)
+    for number, wrong in enumerate(
+        ({"pods": "1.5"}, {"pods": "-1"}, {"requests.cpu": "-1n"}, {"count/secrets": "500m"}, {"pods": "1n"})
+    ):
+        body = {"metadata": {"name": "h"}, "spec": {"hard": wrong}}
+        say.part("POST", f"{at}?dryRun=All&wrong={number}", body, _hard)
+
+    def pod(*asked: dict[str, str], **limits: str) -> dict[str, Any]:
+        containers = [
+            {"name": f"c{number}", "image": "i", "resources": {"requests": each, "limits": limits}}
+            for number, each in enumerate(asked)
+        ]
+        return {"metadata": {"name": "p"}, "spec": {"automountServiceAccountToken": False, "containers": containers}}
+
+    for number, (asked, limit) in enumerate(
+        (("1.0001", "1"), ("1000m", "1"), ("1000.1m", "1001m"), ("1e3m", "1"), ("0.9999", "1"), ("1u", "1n"))
+    ):
+        body = pod({"cpu": asked}, cpu=limit)
+        say.part("POST", f"{say.core}/pods?dryRun=All&of={number}", body, _asked)
+    for number, (asked, limit) in enumerate((("1Gi", "1024Mi"), ("1Gi", "1G"), ("8E", "8Ei"), ("1.5Ki", "1536"))):
+        body = pod({"memory": asked}, memory=limit)
+        say.part("POST", f"{say.core}/pods?dryRun=All&memory={number}", body, _asked)
+    large = {"requests.memory": "9E", "requests.cpu": "9223372036854775807"}
+    say.speaker.send("POST", at, {"metadata": {"name": "q"}, "spec": {"hard": large}})
+    say.until(lambda: "used" in say.speaker.send("GET", f"{at}/q").body.get("status", {}))
+    small, huge = {"cpu": "1", "memory": "1Gi"}, {"cpu": "1", "memory": "8E"}
+    say.until(lambda: say.speaker.send("POST", f"{say.core}/pods?dryRun=All", pod(small)).status == 201)
+    for body in (pod(huge, huge), pod({**small, "cpu": "9223372036854775807"}, small), pod(huge, small, small)):
+        say.verdict("POST", f"{say.core}/pods?dryRun=All", body)
+
+
+def _hard(answer: Answer) -> Any:
+    if answer.status != 201:
+        return answer.body
+    return answer["spec"]["hard"]
+
+
+def _asked(answer: Answer) -> Any:
+    if answer.status != 201:
+        return answer.body
+    return answer["spec"]["containers"][0]["resources"]
+
+
 def _amounts(answer: Answer) -> Any:
-    """The amounts of a pod, which must not look like an age."""
+    """The amounts of a pod, without what else stands in it."""
     if answer.status != 201:
         return answer.body
     spec = answer["spec"]
     asked = [container["resources"].get("requests", {}) for container in spec["containers"]]
     sizes = [volume["emptyDir"].get("sizeLimit") for volume in spec["volumes"] if "emptyDir" in volume]
     return {
-        "requests": [f"={each.get('ephemeral-storage')}" for each in asked],
-        "sizes": [f"={size}" for size in sizes],
+        "requests": [each.get("ephemeral-storage") for each in asked],
+        "sizes": sizes,
     }
 
 
