@@ -94,14 +94,14 @@ def running(database: str, *, workers: int = 1, flags: tuple[str, ...] = ()) -> 
             except OSError:
                 return False
 
-        eventually(ready, within=60)
+        eventually(ready, within=300)
         yield OwnApiserver(f"https://127.0.0.1:{port}", kubeconfig, admin, processes, database, environment)
     finally:
         if processes:
             admin.close()
         for process in processes:
             process.terminate()
-            process.wait(timeout=30)
+            process.wait(timeout=120)
         shutil.rmtree(folder, ignore_errors=True)
 
 
