@@ -77,6 +77,8 @@ class Trust:
         store: Any = context.get_cert_store()
         for authority in self.authorities:
             store.add_cert(crypto.X509.from_cryptography(authority))
+            # Clients with several certificates choose by these names, as with kube-apiserver.
+            context.add_client_ca(authority)
         # Any certificate of the client CAs is an anchor, an intermediate one too, as for kube-apiserver.
         store.set_flags(crypto.X509StoreFlags.PARTIAL_CHAIN)
         context.set_verify(SSL.VERIFY_PEER, _look_at)

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from OpenSSL import SSL
 
 from gateway.http.handshakes import Session, TlsError, Trust
 from gateway.http.tlsconnection import TlsConnection
@@ -30,6 +31,23 @@ def trust(tmp_path_factory: pytest.TempPathFactory) -> Trust:
     (folder / "tls.crt").write_bytes(pair.certificate)
     (folder / "tls.key").write_bytes(pair.key)
     return Trust(folder / "tls.crt", folder / "tls.key", [])
+
+
+def test_clients_are_told_whose_certificates_are_believed(tmp_path: Path) -> None:
+    """Those of several choose by it, and send none that would be refused (AN1)."""
+    own, first, second = (pki.make_authority(name, now=datetime.now(UTC)) for name in ("server", "clients", "others"))
+    (tmp_path / "tls.crt").write_bytes(own.certificate)
+    (tmp_path / "tls.key").write_bytes(own.key)
+    believed = [pki.load_certificates(each.certificate)[0] for each in (first, second)]
+    server = Session(Trust(tmp_path / "tls.crt", tmp_path / "tls.key", believed))
+    client = SSL.Connection(SSL.Context(SSL.TLS_CLIENT_METHOD), None)
+    client.set_connect_state()
+    with pytest.raises(SSL.WantReadError):
+        client.do_handshake()
+    server.shake(client.bio_read(65_536))
+    client.bio_write(server.taken())
+    client.do_handshake()
+    assert {name.der() for name in client.get_client_ca_list()} == {each.subject.public_bytes() for each in believed}
 
 
 class Line:
