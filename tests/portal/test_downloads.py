@@ -134,6 +134,6 @@ def test_everything_that_is_sent_while_it_is_read_passes_there() -> None:
             if names & {"StreamingHttpResponse", "FileResponse"}:
                 made.append(f"{file.relative_to(PORTAL)}: {getattr(node, 'name', 'a call')}")
     # The program for kubectl is everybody's, and nothing that is read from the database.
-    assert made == ["access/auditlog.py: Lines", "views/logins.py: a call"]
+    assert made == ["access/auditlog.py: Lines", "views/signin/logins.py: a call"]
     last = settings.MIDDLEWARE.index("portal.middleware.ScopeMiddleware")
     assert "django.contrib.auth.middleware.AuthenticationMiddleware" in settings.MIDDLEWARE[:last]
