@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 
 from kube.cel.rules import compilation
-from kube.customresources.costs import reading_cost
+from kube.customresources.validationcosts import reading_cost
 from kube.customresources.definitions import CRDS
 from kube.kinds.builtins import BUILTINS, KUBERNETES_MINOR, TENANT_BUILTINS
 from kube.kinds.mergestrategies import DEDUCED, Structure, structure_of

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kube.cel.rules import rule_causes
-from kube.customresources.costs import LIGHT, defaults_cost
+from kube.customresources.validationcosts import LIGHT, defaults_cost
 from kube.customresources.schemas import structural_schema
 from kube.customresources.structuralrules import schema_causes
 from kube.customresources.validation import default_causes

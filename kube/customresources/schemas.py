@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from kube.customresources.costs import alternatives
+from kube.customresources.validationcosts import alternatives
 from kube.kinds.schemas import MISSING, OBJECT_META, Definitions, Schema
 from kube.requests.decoding import MAX_BYTES
 from kube.requests.status import RequestEntityTooLarge

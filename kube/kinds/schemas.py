@@ -60,7 +60,7 @@ class Schema:
     rules: Mapping[str, Any] = field(default_factory=lambda: _NONE)
     """The constraints of a CRD's schema that are not listed above, as written (pattern, minimum, anyOf, …)."""
     alternatives: int = 0
-    """With how many more schemas a value is compared by ``rules`` (``kube.customresources.costs``)."""
+    """With how many more schemas a value is compared by ``rules`` (``kube.customresources.validationcosts``)."""
     kept: dict[str, Any] = field(default_factory=dict, repr=False)
     """What others have worked out of it, by a name of theirs: it is kept here, and so goes with the definition (DOS-03)."""
 

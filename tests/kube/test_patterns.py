@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kube.customresources.costs import LIGHT, MOST, judging_cost
+from kube.customresources.validationcosts import LIGHT, MOST, judging_cost
 from kube.customresources.schemas import structural_schema
 from kube.kinds.patterns import is_pattern, matches, work_per_character
 from tests.kube.kinds import definitions
