@@ -13,8 +13,8 @@ from typing import Any, Final
 import orjson
 
 from kube.cel.rules import compilation
-from kube.customresources.validationcosts import reading_cost
 from kube.customresources.definitions import CRDS
+from kube.customresources.validationcosts import reading_cost
 from kube.kinds.builtins import BUILTINS, KUBERNETES_MINOR, TENANT_BUILTINS
 from kube.kinds.mergestrategies import DEDUCED, Structure, structure_of
 from kube.kinds.resources import Catalog, Resource, Subresource, Version, api_version

@@ -14,9 +14,9 @@ from gateway.http.messages import LARGE, Request
 from gateway.http.negotiation import content_type, require_content_type
 from gateway.resources.kinds import Kind, definitions
 from gateway.resources.uids import random_uid
-from kube.customresources.validationcosts import LIGHT, MOST, judging_cost
 from kube.customresources.schemas import with_defaults
 from kube.customresources.validation import without_nulls
+from kube.customresources.validationcosts import LIGHT, MOST, judging_cost
 from kube.kinds import reststrategies
 from kube.kinds.builtins import BUILTINS
 from kube.kinds.resources import Resource

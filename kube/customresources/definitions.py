@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kube.cel.rules import rule_causes
-from kube.customresources.validationcosts import LIGHT, defaults_cost
 from kube.customresources.schemas import structural_schema
 from kube.customresources.structuralrules import schema_causes
 from kube.customresources.validation import default_causes
+from kube.customresources.validationcosts import LIGHT, defaults_cost
 from kube.kinds.openings import APPROVED
 from kube.kinds.resources import PrinterColumn, Resource, Scale, Subresource, Version, version_order
 from kube.kinds.schemas import Definitions

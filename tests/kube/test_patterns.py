@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kube.customresources.validationcosts import LIGHT, MOST, judging_cost
 from kube.customresources.schemas import structural_schema
+from kube.customresources.validationcosts import LIGHT, MOST, judging_cost
 from kube.kinds.patterns import is_pattern, matches, work_per_character
 from tests.kube.kinds import definitions
 
