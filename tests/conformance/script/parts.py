@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from tests.conformance.conversation import Conversation
@@ -341,15 +342,15 @@ def resizes(say: Conversation) -> None:
             say.speaker.send("POST", f"{say.core}/pods", {"metadata": {"name": "p"}, "spec": spec}).status in (201, 409)
         )
     )
+    say.until(lambda: _asked_for(say) == ("500m", "2"))
     for number, (allocated, actual) in enumerate((("800m", "700m"), ("600m", "900m"), ("100m", "100m"))):
         given = {"allocatedResources": {"cpu": allocated, "memory": "64Mi"}}
         has = {"resources": {"requests": {"cpu": actual, "memory": "64Mi"}, "limits": {"cpu": "3", "memory": "64Mi"}}}
         running = {"name": "c", "image": "i", "imageID": "", "ready": True, "restartCount": 0, **given, **has}
         status = {"phase": "Running", "containerStatuses": [running]}
+        before = _asked_for(say)
         assert say.speaker.send("PATCH", f"{pod}/status", {"status": status}, MERGE).status == 200
-        # The real server counts anew when the quota changes.
-        say.speaker.send("PATCH", quota, {"spec": {"hard": {"pods": str(number + 3)}}}, MERGE)
-        say.until(lambda number=number: _hard(say, "q").get("pods") == str(number + 3))  # type: ignore[misc]
+        say.until(partial(_counted_anew, say, quota, before))
         say.note(f"{quota}?step={number}", lambda answer: answer["status"]["used"])
         for cpu in ("600m", "800m", "900m", "1", "1001m"):
             change = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}}
@@ -360,8 +361,16 @@ def _used(say: Conversation, quota: str) -> dict[str, str]:
     return _counted(say, quota).get("used") or {}
 
 
-def _hard(say: Conversation, quota: str) -> dict[str, str]:
-    return _counted(say, quota).get("hard") or {}
+def _asked_for(say: Conversation) -> tuple[str | None, str | None]:
+    used = _used(say, "q")
+    return used.get("requests.cpu"), used.get("limits.cpu")
+
+
+def _counted_anew(say: Conversation, quota: str, before: tuple[str | None, str | None]) -> bool:
+    """The real server counts anew when the quota changes, and may not have heard of the pod's status by then."""
+    most = str(int((_counted(say, "q").get("hard") or {}).get("pods", "2")) + 1)
+    say.speaker.send("PATCH", quota, {"spec": {"hard": {"pods": most}}}, MERGE)
+    return _asked_for(say) != before
 
 
 def _counted(say: Conversation, quota: str) -> dict[str, dict[str, str]]:
