@@ -174,8 +174,11 @@ class RateLimited(TooManyRequests):
     the answer is to be kept: who does not wait as told waits for the answer.
     """
 
-    of_person = False
     pause = 0.0
+
+    def __init__(self, message: str, *, retry_after: int, rule: str, of_person: bool = False) -> None:
+        super().__init__(message, retry_after=retry_after, rule=rule)
+        self.of_person = of_person
 
     @property
     def decision(self) -> Decision:
@@ -282,13 +285,12 @@ class TenantThrottle:
         for most, person in ((bounds.open_watches, ""), (bounds.open_watches_of_person, principal.name)):
             if 0 < most <= self._open_watches(tenant, person):
                 who = f"{person} has" if person else "the tenant has"
-                refused = RateLimited(
+                raise RateLimited(
                     f"{who} too many open watches, logs and shells, please try again later",
                     retry_after=5,
                     rule=f"open streams of the {'person' if person else 'tenant'}",
+                    of_person=bool(person),
                 )
-                refused.of_person = bool(person)
-                raise refused
 
     def charge(self, principal: Principal, info: RequestInfo, cost: int, now: float, *, further: bool = False) -> None:
         """Take off what a request costs beyond its being one; who owes waits until it is paid.
@@ -348,13 +350,12 @@ def _standing(rate: _Rate, held: float, left: float) -> Standing:
 def _too_many(kind: str, tenant: float, person: float) -> RateLimited:
     """The refusal of who has to wait so many seconds, for the whole tenant or for the own share in it."""
     who, whose = ("you have", "person") if person > tenant else ("the tenant has", "tenant")
-    refused = RateLimited(
+    return RateLimited(
         f"{who} made too many requests, please try again later",
         retry_after=max(1, math.ceil(max(tenant, person))),
         rule=f"{kind} requests of the {whose}",
+        of_person=person > tenant,
     )
-    refused.of_person = person > tenant
-    return refused
 
 
 def _is_free(principal: Principal) -> bool:
