@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision, Verdict
-from kube.authorization.rbac import Rule
+from kube.authorization.rbac import CLUSTER, Rule
 from kube.requests.logicalclusters import ClusterKind
 from kube.requests.requestinfo import RequestInfo
 
@@ -55,6 +55,12 @@ class RuleSet:
 
 NO_RULES = RuleSet()
 DENY_ALL = RuleSet(final=True)
+
+EVERYTHING: Final = (
+    Rule(("*",), ("*",), ("*",), scope=CLUSTER),
+    Rule(("*",), urls=("*",), scope=CLUSTER),
+)
+"""Every verb on every resource and path, of every space."""
 
 
 @runtime_checkable

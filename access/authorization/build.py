@@ -8,12 +8,14 @@ cannot be configured away, so that the order of the modes never matters for isol
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from access.authorization.base import Authorizer
 from access.authorization.chain import AuthorizationChain
+from access.authorization.modes import always
 from access.authorization.modes.abac import AbacAuthorizer, PolicyFile
 from access.authorization.modes.node import NodeAuthorizer, NodeGraphs
 from access.authorization.modes.rbac import PolicyCache, RbacAuthorizer
@@ -35,6 +37,8 @@ from access.httpclient import webhook_of_file
 from access.reloading import UnusableFile
 from store.interface import Reader
 from store.types import Event
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +110,8 @@ def build_authorization(
         "ABAC": AbacAuthorizer(file) if file is not None else None,
         "Node": NodeAuthorizer(graphs),
         "Webhook": webhook,
+        always.ALLOW: always.AlwaysAllow(),
+        always.DENY: always.AlwaysDeny(),
     }
     chain = AuthorizationChain(
         [
@@ -130,9 +136,13 @@ def build_authorization(
 def check_files(options: AuthorizationOptions) -> None:
     """Each mode that needs a file has one that can be read, and no file is without its mode; or ``UnusableFile``.
 
-    What a policy file opens across tenants is named in the log.
+    What a policy file opens across tenants is named in the log, and that everything is allowed.
     """
     _check_pairs(options)
+    if always.ALLOW in options.mode:
+        logger.warning(
+            "--authorization-mode=%s: everybody may do everything in a space that they may enter", always.ALLOW
+        )
     if options.policy_file is not None:
         PolicyFile(options.policy_file).report()
     if options.webhook_config_file is not None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from kube.requests.durations import parse_seconds
 from kube.workspaces.types import RequiredGroupsSyntax
 
-MODES: Final = ("RBAC", "ABAC", "Node", "Webhook")
+MODES: Final = ("RBAC", "ABAC", "Node", "Webhook", "AlwaysAllow", "AlwaysDeny")
 DEFAULT: Final = ("Node", "RBAC")
 DENY: Final = "Deny"
 NO_OPINION: Final = "NoOpinion"

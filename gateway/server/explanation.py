@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from django.conf import settings
 
 from access.authorization.build import Authorization, build_authorization
+from access.authorization.modes import always
 from access.authorization.modes.abac import PolicyFile
 from access.authorization.modes.node import NodeGraphs, nodes_that_may
 from access.authorization.modes.rbac import PolicyCache
@@ -37,6 +38,7 @@ from kube.authorization.rbac import GROUP, Attributes
 from kube.authorization.whocan import Holder
 from kube.kinds.resources import Resource
 from kube.requests.logicalclusters import ROOT, is_tenant_space, is_valid, is_workspace, space_of, tenant_of
+from kube.requests.names import SYSTEM_TENANT
 from kube.requests.requestinfo import RequestInfo, parse, resolve
 from kube.requests.status import BadRequest
 from store import synchronous
@@ -152,8 +154,15 @@ def resource_of(cluster: str, group: str, kind: str) -> Resource | None:
     return Catalogs().of(cluster).by_group_kind(group, kind)
 
 
-def nodes(cluster: str, attributes: Attributes) -> tuple[Holder, ...]:
-    """The nodes that may do this in a logical cluster, where the Node authorizer is asked; in workspaces it never is."""
+def by_modes(cluster: str, attributes: Attributes) -> tuple[Holder, ...]:
+    """Who may do this in a logical cluster by modes that look at no policy: nodes, and everybody by ``AlwaysAllow``."""
+    everybody = {SYSTEM_TENANT, tenant_of(cluster)} if always.ALLOW in settings.AUTHORIZATION.mode else set()
+    holders = [Holder("Group", AUTHENTICATED, "", tenant, (always.ALLOW,)) for tenant in sorted(everybody)]
+    return (*holders, *_nodes(cluster, attributes))
+
+
+def _nodes(cluster: str, attributes: Attributes) -> tuple[Holder, ...]:
+    # In workspaces the Node authorizer is never asked.
     if "Node" not in settings.AUTHORIZATION.mode or not (cluster == ROOT or is_tenant_space(cluster)):
         return ()
     store, info = Snapshot(cluster), _asked(cluster, attributes)

@@ -12,14 +12,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kube.authentication.identity import AUTHENTICATED, MASTERS, SERVICE_ACCOUNTS, UNAUTHENTICATED
-from kube.authorization.bootstrap.components import COMPONENT_ROLES
+from kube.authorization.bootstrap.components import COMPONENT_ROLES, CONTROLLER_MANAGER, SCHEDULER
 from kube.authorization.bootstrap.controllers import CONTROLLER_ROLES
 from kube.authorization.policyobjects import ALL, READ, WRITE, binding, role, rule, urls
 from kube.authorization.rbac import GROUP, Role, binding_from, role_from
 from kube.authorization.rbacindex import PolicyIndex
-
-CONTROLLER_MANAGER: Final = "system:kube-controller-manager"
-SCHEDULER: Final = "system:kube-scheduler"
 
 WORKSPACE_ACCESS: Final = "system:kcp:workspace:access"
 """The ClusterRole that lets a user into a workspace (KC2)."""
@@ -309,8 +306,8 @@ CLUSTER_ROLE_BINDINGS: Final[tuple[dict[str, Any], ...]] = (
 """The ClusterRoleBindings as objects."""
 
 COMPONENT_BINDINGS: Final[tuple[dict[str, Any], ...]] = (
-    binding("system:kube-controller-manager", "system:kube-controller-manager", CONTROLLER_MANAGER, kind="User"),
-    binding("system:kube-scheduler", "system:kube-scheduler", SCHEDULER, kind="User"),
+    binding(CONTROLLER_MANAGER, CONTROLLER_MANAGER, CONTROLLER_MANAGER, kind="User"),
+    binding(SCHEDULER, SCHEDULER, SCHEDULER, kind="User"),
     binding("system:volume-scheduler", "system:volume-scheduler", SCHEDULER, kind="User"),
     binding("system:node-proxier", "system:node-proxier", "system:kube-proxy", kind="User"),
 )

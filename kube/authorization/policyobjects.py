@@ -28,14 +28,19 @@ def urls(verbs: str, *paths: str) -> dict[str, Any]:
 EVENTS: Final = rule("create patch update", ("", "events.k8s.io"), "events")
 
 
-def role(name: str, *rules: dict[str, Any], joins: str = "", aggregates: str = "") -> dict[str, Any]:
-    """A ClusterRole: ``joins`` and ``aggregates`` name the aggregated role that it adds to, and that it is."""
-    metadata = _metadata(name)
+def role(
+    name: str, *rules: dict[str, Any], joins: str = "", aggregates: str = "", namespace: str = ""
+) -> dict[str, Any]:
+    """A ClusterRole, or the Role of a namespace.
+
+    ``joins`` and ``aggregates`` name the aggregated role that it adds to, and that it is.
+    """
+    metadata = _metadata(name, namespace)
     if joins:
         metadata["labels"][_LABEL + joins] = "true"
     manifest: dict[str, Any] = {
         "apiVersion": f"{GROUP}/v1",
-        "kind": "ClusterRole",
+        "kind": "Role" if namespace else "ClusterRole",
         "metadata": metadata,
         "rules": list(rules),
     }
@@ -44,20 +49,23 @@ def role(name: str, *rules: dict[str, Any], joins: str = "", aggregates: str = "
     return manifest
 
 
-def binding(name: str, to: str, *subjects: str, kind: str = "Group") -> dict[str, Any]:
-    """A ClusterRoleBinding of groups, or of users, to a ClusterRole."""
+def binding(name: str, to: str, *subjects: str, kind: str = "Group", namespace: str = "") -> dict[str, Any]:
+    """A ClusterRoleBinding of groups, or of users, to a ClusterRole; in a namespace a RoleBinding to a Role of it."""
+    scope = "" if namespace else "Cluster"
     return {
         "apiVersion": f"{GROUP}/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": _metadata(name),
-        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": to},
+        "kind": f"{scope}RoleBinding",
+        "metadata": _metadata(name, namespace),
+        "roleRef": {"apiGroup": GROUP, "kind": f"{scope}Role", "name": to},
         "subjects": [{"apiGroup": GROUP, "kind": kind, "name": subject} for subject in subjects],
     }
 
 
-def _metadata(name: str) -> dict[str, Any]:
+def _metadata(name: str, namespace: str) -> dict[str, Any]:
+    place = {"namespace": namespace} if namespace else {}
     return {
         "name": name,
+        **place,
         "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"},
         "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"},
     }

@@ -32,18 +32,18 @@ def who_can(
     attributes: Attributes,
     policies: Policies,
     grants: Iterable[Policy] = (),
-    nodes: Iterable[Holder] = (),
+    further: Iterable[Holder] = (),
     *,
     heed: Callable[[], None] = lambda: None,
 ) -> tuple[Holder, ...]:
     """Every subject that may do this in the cluster of ``policies``, operators included; locks aside.
 
-    ``grants`` are the lines and policies that let others in, ``nodes`` those that may by what runs on them. Groups are
+    ``grants`` are the lines and policies that let others in, ``further`` who may by other modes. Groups are
     named as such: who is in them is the authenticators' to say. ``heed`` is called between any two that are looked at:
     it may give up.
     """
     found: dict[Holder, None] = {}
-    for holder in chain(_holders(attributes, policies, grants, heed), nodes):
+    for holder in chain(_holders(attributes, policies, grants, heed), further):
         found[holder] = None
         if len(found) >= HOLDERS_MAX:
             break

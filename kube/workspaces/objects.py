@@ -8,6 +8,7 @@ from typing import Any, Final
 import orjson
 
 from kube.authentication.identity import ADMIN_GROUPS, AUTHENTICATED, SERVICE_ACCOUNT_PREFIX
+from kube.authorization.bootstrap.namespaces import NAMESPACED_BINDINGS, NAMESPACED_ROLES
 from kube.authorization.bootstrappolicy import COMPONENT_BINDINGS
 from kube.authorization.policyobjects import binding, role, rule
 from kube.authorization.rbac import GROUP as RBAC
@@ -155,6 +156,8 @@ def root_objects(*, now: str, uid: Callable[[], str]) -> list[tuple[Place, Body]
     policy = [
         ("clusterroles", role(name, rule("use", TENANCY, TYPES[1], names=("universal",)))),
         *(("clusterrolebindings", made) for made in (binding(name, name, AUTHENTICATED), *COMPONENT_BINDINGS)),
+        *(("roles", made) for made in NAMESPACED_ROLES),
+        *(("rolebindings", made) for made in NAMESPACED_BINDINGS),
     ]
     return [
         _type("organization", "The space of a tenant.", {"limitAllowedParents": {"none": True}}, now, uid()),
@@ -164,9 +167,9 @@ def root_objects(*, now: str, uid: Callable[[], str]) -> list[tuple[Place, Body]
 
 
 def _kept(resource: str, manifest: Body, now: str, uid: str) -> tuple[Place, Body]:
-    name = manifest["metadata"]["name"]
-    metadata = manifest["metadata"] | _metadata(ROOT, RBAC, resource, "v1", name, now, uid)
-    return (RBAC, resource, "", name), {**manifest, "metadata": metadata}
+    name, namespace = manifest["metadata"]["name"], manifest["metadata"].get("namespace", "")
+    metadata = manifest["metadata"] | _metadata(ROOT, RBAC, resource, "v1", name, now, uid, namespace=namespace)
+    return (RBAC, resource, namespace, name), {**manifest, "metadata": metadata}
 
 
 def _type(name: str, description: str, spec: Body, now: str, uid: str) -> tuple[Place, Body]:
@@ -180,12 +183,14 @@ def _type(name: str, description: str, spec: Body, now: str, uid: str) -> tuple[
     return (*TYPES, "", name), body
 
 
-def _metadata(path: str, group: str, resource: str, version: str, name: str, now: str, uid: str) -> Body:
+def _metadata(
+    path: str, group: str, resource: str, version: str, name: str, now: str, uid: str, *, namespace: str = ""
+) -> Body:
     metadata: Body = {
         "name": name,
         "uid": uid,
         "creationTimestamp": now,
-        "selfLink": full_path(path, group, version, resource, name=name),
+        "selfLink": full_path(path, group, version, resource, namespace=namespace, name=name),
     }
     tenant = tenant_of(path)
     if tenant != SYSTEM_TENANT:

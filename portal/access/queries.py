@@ -40,8 +40,8 @@ def who_can(*, actor: Actor, cluster: str, attributes: Attributes) -> tuple[Hold
     if not attributes.verb or not (attributes.resource or attributes.path):
         raise BadRequest("A verb and a resource or a path are needed.")
     state = explanation.state_of(cluster)
-    nodes = explanation.nodes(cluster, attributes)
-    holders = whocan.who_can(attributes, state.policies, (*state.lines, *state.objects), nodes, heed=heed)
+    further = explanation.by_modes(cluster, attributes)
+    holders = whocan.who_can(attributes, state.policies, (*state.lines, *state.objects), further, heed=heed)
     return explanation.with_workspace_gates(cluster, attributes, holders)
 
 

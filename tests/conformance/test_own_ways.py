@@ -125,6 +125,8 @@ def test_no_program_of_a_control_plane_holds_anything_in_a_tenants_space(space: 
     found = {each["metadata"]["name"] for each in space.send("GET", "/api/v1/namespaces")["items"]}
     assert {"default", "kube-system", "kube-public"} <= found
     assert "kube-node-lease" not in found
+    for kind in ("roles", "rolebindings"):
+        assert not space.send("GET", f"{RBAC}/{kind}?labelSelector=kubernetes.io/bootstrapping")["items"]
 
 
 def test_the_systems_programs_hold_their_roles_there(apiserver: OwnApiserver) -> None:

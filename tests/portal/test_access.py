@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from django.test import Client
+from django.conf import settings
+from django.test import Client, override_settings
 
 from kube.authorization import abac
 from kube.authorization.tenantreferences import TENANT_DIGESTS
@@ -221,6 +223,19 @@ def test_who_can_names_the_nodes_that_a_pod_gives_the_right(admin: User) -> None
     assert nodes(verb="list", resource="secrets") == nodes(verb="update", resource="secrets", name="wanted") == set()
     assert nodes(verb="list", resource="services") == {"system:nodes"}
     assert nodes(verb="patch", resource="pods", subresource="status", name="p") == {"system:node:n1"}
+
+
+def test_who_can_names_everybody_where_everything_is_allowed(admin: User) -> None:
+    """AZ11."""
+    mode = replace(settings.AUTHORIZATION, mode=("RBAC", "AlwaysAllow"))
+    asked = {"cluster": "root:acme", "namespace": "team", "verb": "delete", "resource": "pods", "name": "p"}
+    with override_settings(AUTHORIZATION=mode):
+        found = post(admin, "/api/v1/access/who-can", asked)[1]["results"]
+        assert (
+            explain(admin, "jane", "/api/v1/namespaces/team/pods/p", method="DELETE")[1]["decidedBy"] == "AlwaysAllow"
+        )
+    everybody = [(row["kind"], row["name"], row["tenant"]) for row in found if row["path"] == ["AlwaysAllow"]]
+    assert everybody == [("Group", "system:authenticated", tenant) for tenant in ("acme", "system")]
 
 
 def test_what_if_lists_who_gains_and_loses_and_keeps_nothing(admin: User) -> None:

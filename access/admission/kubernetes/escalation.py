@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from access.admission.base import CREATE, UPDATE, Attributes, NoopPlugin
+from access.authorization.base import EVERYTHING
 from access.authorization.chain import AuthorizationChain
 from access.authorization.modes.rbac import PolicyCache
-from access.authorization.tenancy.isolation import EVERYTHING
 from kube.authentication.identity import is_masters
 from kube.authorization import abac, effectivepolicy, escalation
 from kube.authorization.rbac import GROUP, TENANTED, binding_from, role_from

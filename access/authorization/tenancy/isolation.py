@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from access.authentication import clusterwebhooks
-from access.authorization.base import DENY_ALL, NO_RULES, RuleSet, allow, deny, no_opinion
+from access.authorization.base import DENY_ALL, EVERYTHING, NO_RULES, RuleSet, allow, deny, no_opinion
 from kube.authentication.identity import Principal, is_masters
 from kube.authorization.decisions import Decision
-from kube.authorization.rbac import CLUSTER, Rule
+from kube.authorization.rbac import Rule
 from kube.requests.logicalclusters import ClusterKind, tenant_of
 from kube.requests.names import SYSTEM_TENANT
 from kube.requests.requestinfo import RequestInfo
@@ -22,11 +22,6 @@ def is_probe(request: RequestInfo) -> bool:
     """Whether it is asked for how this process is: open to all, whatever is closed and whatever it does not know."""
     return not request.is_resource and request.path in ALWAYS_ALLOWED
 
-
-EVERYTHING: Final = (
-    Rule(("*",), ("*",), ("*",), scope=CLUSTER),
-    Rule(("*",), urls=("*",), scope=CLUSTER),
-)
 
 STEP: Final = "tenant-isolation"
 MASTERS_STEP: Final = "system-masters"

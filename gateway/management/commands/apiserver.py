@@ -14,6 +14,7 @@ from access.authentication import options as authentication
 from access.authentication.build import UnusableOptions, build_authenticators
 from access.authorization import options as authorization
 from access.authorization.build import check_files
+from access.authorization.modes import always
 from access.reloading import UnusableFile
 from access.requestlimits import READ, WATCH, WRITE
 from gateway.http.servers import PortTaken
@@ -144,6 +145,10 @@ class Command(BaseCommand):
             raise CommandError("--tls-cert-file and --tls-private-key-file go together")
         if flags["default_tenant"] == "system":
             raise CommandError("--default-tenant=system would make everybody without a tenant an operator")
+        if flags["anonymous_auth"] and always.ALLOW in flags["authorization_mode"]:
+            raise CommandError(
+                f"--anonymous-auth and the mode {always.ALLOW} exclude each other: anybody could do anything"
+            )
         options = Options(
             database_url=settings.DATABASE_URL,
             data_folder=settings.DATA_DIR,

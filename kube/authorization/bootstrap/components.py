@@ -6,6 +6,10 @@ from typing import Any, Final
 
 from kube.authorization.policyobjects import ALL, EVENTS, READ, role, rule
 
+CONTROLLER_MANAGER: Final = "system:kube-controller-manager"
+SCHEDULER: Final = "system:kube-scheduler"
+"""The users that these programs are, and the names of their roles."""
+
 COMPONENT_ROLES: Final[tuple[dict[str, Any], ...]] = (
     role(
         "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
@@ -41,7 +45,7 @@ COMPONENT_ROLES: Final[tuple[dict[str, Any], ...]] = (
         rule(READ, "", "endpoints", "services"),
     ),
     role(
-        "system:kube-controller-manager",
+        CONTROLLER_MANAGER,
         EVENTS,
         rule("create", "coordination.k8s.io", "leases"),
         rule("get update", "coordination.k8s.io", "leases", names=("kube-controller-manager",)),
@@ -59,7 +63,7 @@ COMPONENT_ROLES: Final[tuple[dict[str, Any], ...]] = (
         rule("list watch", "", "endpoints", "services"),
     ),
     role(
-        "system:kube-scheduler",
+        SCHEDULER,
         EVENTS,
         rule("create", "coordination.k8s.io", "leases"),
         rule("get list update watch", "coordination.k8s.io", "leases", names=("kube-scheduler",)),

@@ -24,7 +24,7 @@ from tests.conformance.script.mutatingpolicies import mutatingpolicies
 from tests.conformance.script.parts import connecting, counts, limits, parts, resizes, reviews
 from tests.conformance.script.plugins import binding, plugins
 from tests.conformance.script.podsecurity import podsecurity
-from tests.conformance.script.policy import policy
+from tests.conformance.script.policy import namespacedpolicy, policy
 from tests.conformance.script.reads import amounts, layout, lists, networks, paths, quantities, watching
 from tests.conformance.script.resetting import resetting, resettingsystem
 from tests.conformance.script.taken import podparts, taken
@@ -96,6 +96,7 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
     yield mutatingpolicies.__name__, mutatingpolicies, True
     yield admissionwebhooks.__name__, admissionwebhooks, True
     yield nodes.__name__, nodes, True
+    yield namespacedpolicy.__name__, namespacedpolicy, True
     yield resettingsystem.__name__, resettingsystem, True
     yield becomingsystem.__name__, becomingsystem, True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kube.authorization.bootstrap.namespaces import NAMESPACED_BINDINGS, NAMESPACED_ROLES
 from kube.authorization.bootstrappolicy import CLUSTER_ROLES
 from tests.conformance.conversation import Conversation
 from tests.speaking import Answer
@@ -33,9 +34,24 @@ def policy(say: Conversation) -> None:
     for query in ("limit=bad", "limit=1&continue=bad", "limit=1&resourceVersion=bad", "continue="):
         say.note(f"{at}?{query}", lambda answer: {"message": answer.body.get("message")})
     say.part("POST", f"{at}?dryRun=All", {"metadata": {"name": "eq-none"}, "rules": []}, _rules_or_none)
-    for namespace in ("kube-system", "kube-public"):
-        for kind in ("roles", "rolebindings"):
+
+
+def namespacedpolicy(say: Conversation) -> None:
+    """Every Role that the namespaces of a cluster are born with, and whom they are bound to."""
+    for kind, manifests in (("roles", NAMESPACED_ROLES), ("rolebindings", NAMESPACED_BINDINGS)):
+        for manifest in manifests:
+            metadata = manifest["metadata"]
+            say.note(f"{RBAC}/namespaces/{metadata['namespace']}/{kind}/{metadata['name']}", _in_a_namespace)
+        for namespace in ("kube-system", "kube-public"):
             say.note(f"{RBAC}/namespaces/{namespace}/{kind}?{_BOOTSTRAPPED}", _kubernetes_names)
+
+
+def _in_a_namespace(answer: Answer) -> dict[str, Any]:
+    metadata, subjects = answer["metadata"], answer.body.get("subjects") or ()
+    said = {name: answer.body.get(name) for name in ("rules", "roleRef")}
+    for kind in ("User", "ServiceAccount"):
+        said[kind] = [subject["name"] for subject in subjects if subject["kind"] == kind]
+    return {**said, "labels": metadata["labels"], "annotations": metadata["annotations"]}
 
 
 def _rules_or_none(answer: Answer) -> dict[str, Any]:
