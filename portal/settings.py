@@ -1,4 +1,4 @@
-"""Every setting, read once; nothing else reads the environment (``docs/operations.md`` explains those that an installation sets)."""
+"""Every setting, read once; nothing else reads the environment (``docs/operators/operations.md`` explains those that an installation sets)."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 SECOND_FACTOR_FOR_OPERATORS = env.bool("SECOND_FACTOR_FOR_OPERATORS", False)
-"""Whether an operator who signs in by password needs an authenticator app (docs/sign-in.md)."""
+"""Whether an operator who signs in by password needs an authenticator app (docs/access/sign-in.md)."""
 
 SECOND_FACTOR_ISSUER = env.str("SECOND_FACTOR_ISSUER", "Tenantry")
 """What apps call this installation."""
@@ -223,7 +223,7 @@ LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "overview"
 LOGOUT_REDIRECT_URL = "login"
 
-# Single sign-on: docs/sign-in.md. The names are mozilla-django-oidc's where it has them.
+# Single sign-on: docs/access/sign-in.md. The names are mozilla-django-oidc's where it has them.
 OIDC_OP_ISSUER = env.str("OIDC_OP_ISSUER", "")
 OIDC_OP_CA_FILE = env.str("OIDC_OP_CA_FILE", "")
 OIDC_PROVIDER_NAME = env.str("OIDC_PROVIDER_NAME", "")
@@ -451,7 +451,7 @@ if not re.match(r"https://|http://(127\.0\.0\.1|localhost)[:/]|$", AUDIT_CHECKPO
 _COLLECTOR = env.str("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "") or env.str("OTEL_EXPORTER_OTLP_ENDPOINT", "")
 TRACES = bool(_COLLECTOR) and env.str("OTEL_TRACES_EXPORTER", "otlp") == "otlp"
 TRACES = TRACES and env.str("OTEL_SDK_DISABLED", "").lower() != "true"
-"""Whether every process sends traces to a collector; all else about it is read by OpenTelemetry (docs/monitoring.md)."""
+"""Whether every process sends traces to a collector; all else about it is read by OpenTelemetry (docs/operators/monitoring.md)."""
 _PROTOCOL = env.str("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "") or env.str("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
 if TRACES and _PROTOCOL != "http/protobuf":
     raise ImproperlyConfigured(

@@ -1,4 +1,4 @@
-"""Where the database is: one host, or several of which one takes writes (docs/operations.md, Fail-over)."""
+"""Where the database is: one host, or several of which one takes writes (docs/operators/operations.md, Fail-over)."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ A bound is a number of rows or bytes that a tenant, a person or everybody togeth
 row that is over stays beside how fast rows come (``AGE``), another table's bound, each of whose rows has a few of these
 (``WITH``), or nobody in a tenant makes its rows at all (``NOBODY``). ``RATE`` is for the record alone, which nobody may take
 back: it is bounded in how fast it grows. Sending something that is no reading takes of ``tenants.actionlimits.WRITES``,
-whatever it is, and of the rates of ``docs/operations.md`` at the API server.
+whatever it is, and of the rates of ``docs/operators/operations.md`` at the API server.
 """
 
 from __future__ import annotations

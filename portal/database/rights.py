@@ -239,7 +239,7 @@ def _attempt(cursor: Any, statement: sql.Composed, role: str) -> None:
         if isinstance(error.__cause__, errors.InsufficientPrivilege):
             raise ImproperlyConfigured(
                 f"The role of MIGRATION_DATABASE_URL may not make or grant {role}: give it CREATEROLE, or see "
-                "docs/operations.md for the statements that an administrator of the database runs once."
+                "docs/operators/operations.md for the statements that an administrator of the database runs once."
             ) from None
         raise
 

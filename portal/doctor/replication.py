@@ -76,7 +76,7 @@ def _judged(primaries: list[_Primary], away: list[str], standbys: int, *, severa
         yield warning(
             name,
             f"{primary.name} waits for no standby: a fail-over loses what the standby lacks",
-            "Set synchronous_standby_names (docs/operations.md), or know what docs/reliability.md says of this.",
+            "Set synchronous_standby_names (docs/operators/operations.md), or know what docs/reliability.md says of this.",
         )
     elif primary.standbys and primary.commit not in _WAITING:
         yield warning(

@@ -1,4 +1,4 @@
-"""What can be rotated by one command, and what has a command of its own (``docs/operations.md`` has the table)."""
+"""What can be rotated by one command, and what has a command of its own (``docs/operators/operations.md`` has the table)."""
 
 from __future__ import annotations
 

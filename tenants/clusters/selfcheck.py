@@ -33,9 +33,9 @@ EXPIRES_SOON: Final = timedelta(days=14)
 _TOKEN_SECONDS: Final = 600
 _MANIFESTS: Final = "kubectl apply --server-side -f tenants/manifests/"
 _EVENT_RATE: Final = "EventRateLimit"
-_LIMIT_EVENTS: Final = "Start the cluster's API servers with EventRateLimit (docs/operations.md, Clusters)"
+_LIMIT_EVENTS: Final = "Start the cluster's API servers with EventRateLimit (docs/operators/operations.md, Clusters)"
 _RENEW: Final = (
-    "Make a new credential (docs/operations.md, The gateway's credential) and rotate it on the cluster's page"
+    "Make a new credential (docs/operators/operations.md, The gateway's credential) and rotate it on the cluster's page"
 )
 _OPTIONAL: Final = frozenset(
     {
@@ -136,7 +136,7 @@ def _user(answer: Answer) -> Finding:
     if name == GATEWAY:
         return Finding("user", OK, f"The cluster knows the gateway as {GATEWAY}.")
     found = f"The cluster knows the gateway as {name!r}: the fences bind only the user {GATEWAY}."
-    return Finding("user", FAILED, found, f"Register a credential of the user {GATEWAY} (docs/operations.md)")
+    return Finding("user", FAILED, found, f"Register a credential of the user {GATEWAY} (docs/operators/operations.md)")
 
 
 def _expiry(access: RegisteredCluster, now: datetime) -> Finding:

@@ -109,7 +109,7 @@ WITHOUT_VALUE = {
 
 def test_every_documented_setting_has_a_value_in_the_chart_or_a_reason() -> None:
     """What has a value has the product's own default, so that the two do not drift apart."""
-    text = (ROOT / "docs" / "operations.md").read_text()
+    text = (ROOT / "docs" / "operators" / "operations.md").read_text()
     table = text.partition("\n### Settings\n")[2].partition("\n\n| variable |")[2].partition("\n\n")[0]
     rows = (line.split("|")[1] for line in table.splitlines() if line.startswith("| `"))
     documented = {name for row in rows for name in re.findall(r"`([A-Z_]+)`", row)}

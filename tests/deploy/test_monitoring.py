@@ -105,12 +105,12 @@ def test_rules_are_what_prometheus_reads() -> None:
 
 def test_every_alert_says_what_to_do() -> None:
     """In a chapter of its own, which the alert names; and there is none about an alert that is none."""
-    text = (ROOT / "docs" / "monitoring.md").read_text()
+    text = (ROOT / "docs" / "operators" / "monitoring.md").read_text()
     chapters = re.findall(r"^### (\w+)$", text, re.MULTILINE)
     alerts = [rule for rule in rules() if "alert" in rule]
     assert chapters == [rule["alert"] for rule in alerts]
     assert [rule["annotations"]["runbook"] for rule in alerts] == [
-        f"docs/monitoring.md#{name.lower()}" for name in chapters
+        f"docs/operators/monitoring.md#{name.lower()}" for name in chapters
     ]
 
 

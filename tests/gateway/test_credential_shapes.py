@@ -336,7 +336,7 @@ STRICTER = {
     "iat is a broken number",
     "nbf in half a minute",
 }
-"""What kube-apiserver takes and this server does not: docs/authentication.md."""
+"""What kube-apiserver takes and this server does not: docs/access/authentication.md."""
 
 CERTIFICATES = [(shape, beside) for shape in SHAPES for beside in TOKENS]
 

@@ -1,4 +1,4 @@
-"""A whole installation that is traced: what people order, followed through every process (docs/monitoring.md)."""
+"""A whole installation that is traced: what people order, followed through every process (docs/operators/monitoring.md)."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def auditor(cluster: TestCluster) -> Iterator[str]:
 
 
 def lend(cluster: TestCluster, role: str) -> None:
-    """What docs/operations.md tells the cluster's people to do."""
+    """What docs/operators/operations.md tells the cluster's people to do."""
     cluster.kubectl(
         "create", "clusterrole", "lent", "--verb=bind", "--resource=clusterroles.rbac.authorization.k8s.io",
         f"--resource-name={role}",

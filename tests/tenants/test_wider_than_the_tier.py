@@ -150,7 +150,7 @@ LIMITS = {
         }
     ],
 }
-"""docs/operations.md."""
+"""docs/operators/operations.md."""
 
 
 def looked_at(cluster: TestCluster) -> dict[str, str]:
@@ -169,7 +169,7 @@ def test_a_limit_of_events_that_is_said_and_not_there_is_found(cluster, ready):
 
 @pytest.fixture
 def limiting(db: None, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestCluster]:
-    """A kube-apiserver that is started as docs/operations.md says."""
+    """A kube-apiserver that is started as docs/operators/operations.md says."""
     if not kubeapiserver.PRESENT:
         pytest.skip(kubeapiserver.REASON)
     monkeypatch.setattr("store.synchronous.HOLD_SECONDS", 0)

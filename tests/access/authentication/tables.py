@@ -1,4 +1,4 @@
-"""The tables of subjects and file lines, as the tests run them and as docs/authentication.md shows them."""
+"""The tables of subjects and file lines, as the tests run them and as docs/access/authentication.md shows them."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ import yaml
 TESTS = Path(__file__).parents[2]
 ROWS: dict[str, list[dict[str, Any]]] = yaml.safe_load(Path(__file__).with_name("token_lines.yaml").read_text())
 SUBJECTS: list[dict[str, Any]] = yaml.safe_load((TESTS / "kube" / "certificate_subjects.yaml").read_text())
-DOCUMENT = TESTS.parent / "docs" / "authentication.md"
+DOCUMENT = TESTS.parent / "docs" / "access" / "authentication.md"
 
 
 def subjects_table() -> str:
