@@ -1,4 +1,7 @@
-"""Every setting, read once; nothing else reads the environment (``docs/operators/operations.md`` explains those that an installation sets)."""
+"""Every setting, read once; nothing else reads the environment.
+
+``docs/operators/operations.md`` explains those that an installation sets.
+"""
 
 from __future__ import annotations
 
