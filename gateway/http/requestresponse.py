@@ -73,7 +73,7 @@ class Transport(Protocol):
         ...
 
     def resume_reading(self) -> None:
-        """Read on."""
+        """Take more of what the client sends."""
         ...
 
     def abort(self) -> None:

@@ -148,7 +148,7 @@ class TlsEnd(asyncio.Protocol):
         self._socket.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read on."""
+        """Take more of what the other side sends."""
         self._socket.resume_reading()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:

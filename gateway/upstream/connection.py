@@ -147,7 +147,7 @@ class Exchange:
         return self.read_nowait()
 
     async def aclose(self) -> None:
-        """See ``abort``."""
+        """Give the answer up, as ``abort``: what asyncio calls when a loop over the body ends early."""
         self.abort()
 
     def interrupt(self) -> None:
