@@ -104,7 +104,7 @@ def running_node(server: KubeApiserver, folder: Path, *, scheduler: bool = False
         _wait(folder, processes, lambda: server.admin.send("GET", f"/api/v1/nodes/{NODE}").status == 200)
         if scheduler:
             processes.append(_scheduler(server, folder))
-            ready = server.kubectl("wait", "--for=condition=Ready", f"node/{NODE}", "--timeout=55s")
+            ready = server.kubectl("wait", "--for=condition=Ready", f"node/{NODE}", "--timeout=240s")
             assert ready.returncode == 0, ready.stderr
             # As the controller of nodes would, which would also evict from a machine that stands still.
             server.kubectl("taint", "node", NODE, "node.kubernetes.io/not-ready-")
@@ -148,7 +148,7 @@ def _scheduler(server: KubeApiserver, folder: Path) -> subprocess.Popen[bytes]:
 
 def _ctr(socket: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["ctr", "--address", str(socket), *arguments], capture_output=True, text=True, timeout=60, check=False
+        ["ctr", "--address", str(socket), *arguments], capture_output=True, text=True, timeout=300, check=False
     )
 
 

@@ -19,7 +19,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from kube.authentication import pki
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 """Seconds after which a test gives up waiting for what must come."""
 
 

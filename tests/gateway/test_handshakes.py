@@ -233,7 +233,7 @@ async def served(trust: Trust) -> AsyncIterator[tuple[tuple[str, int], set[TlsCo
 
 
 async def test_both_sides_hear_each_other_and_the_end(trust: Trust) -> None:
-    async with served(trust) as (address, shaking, came), asyncio.timeout(60):
+    async with served(trust) as (address, shaking, came), asyncio.timeout(300):
         reader, writer = await asyncio.open_connection(*address, ssl=trustful())
         for word in (b"hello", b"y" * 200_000):
             writer.write(word)
@@ -248,7 +248,7 @@ async def test_both_sides_hear_each_other_and_the_end(trust: Trust) -> None:
 @pytest.mark.parametrize("size", [0, 1, 3_000_000])
 async def test_who_is_hung_up_on_has_all_of_the_answer_though_it_still_speaks(trust: Trust, size: int) -> None:
     """A socket closed with bytes unread would take back what is on its way."""
-    async with served(trust) as (address, _, came), asyncio.timeout(60):
+    async with served(trust) as (address, _, came), asyncio.timeout(300):
         reader, writer = await asyncio.open_connection(*address, ssl=trustful())
         writer.write(b"close %d" % size)
         await writer.drain()
@@ -262,7 +262,7 @@ async def test_who_is_hung_up_on_has_all_of_the_answer_though_it_still_speaks(tr
 
 async def test_who_does_not_hang_up_is_hung_up_on(trust: Trust) -> None:
     """The client keeps its half open: the server's patience ends."""
-    async with served(trust) as (address, _, came), asyncio.timeout(60):
+    async with served(trust) as (address, _, came), asyncio.timeout(300):
         reader, writer = await asyncio.open_connection(*address, ssl=trustful())
         writer.write(b"close 5")
         assert await reader.readexactly(5) == b"xxxxx"
@@ -275,7 +275,7 @@ async def test_who_does_not_hang_up_is_hung_up_on(trust: Trust) -> None:
 @pytest.mark.parametrize("last", ["its end", "no TLS", "the end of TLS"])
 async def test_who_takes_nothing_is_hung_up_on_whatever_it_said_last(trust: Trust, last: str) -> None:
     """A socket that is only closed waits for ever until all that was written is taken."""
-    async with served(trust) as (address, _, came), asyncio.timeout(60):
+    async with served(trust) as (address, _, came), asyncio.timeout(300):
         line = Line(trust)
         reader, writer = await asyncio.open_connection(*address)
         while not attempt(line.client.do_handshake):
@@ -304,7 +304,7 @@ async def test_who_takes_nothing_is_hung_up_on_whatever_it_said_last(trust: Trus
 
 async def test_who_speaks_without_tls_is_told(trust: Trust) -> None:
     """As kube-apiserver tells it."""
-    async with served(trust) as (address, shaking, _), asyncio.timeout(60):
+    async with served(trust) as (address, shaking, _), asyncio.timeout(300):
         reader, writer = await asyncio.open_connection(*address)
         writer.write(b"GET /version HTTP/1.1\r\nhost: x\r\n\r\n")
         answer = await reader.read(-1)

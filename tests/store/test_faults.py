@@ -97,12 +97,12 @@ async def test_who_slept_through_a_restore_does_not_go_on_in_a_history_that_is_n
                 assert "ghost" not in [stored.key.name for stored in (await sleeper.list(PODS, cached=True)).items]
             elif first == "watch":
                 with pytest.raises(RevisionTooOld):
-                    await asyncio.wait_for(anext(sleeper.watch(PODS, since=3)), 60)
+                    await asyncio.wait_for(anext(sleeper.watch(PODS, since=3)), 300)
             else:
                 assert "ghost" not in [stored.key.name for stored in (await sleeper.list(PODS, at_least=4)).items]
             assert lost == 1
             with pytest.raises(RevisionTooOld):
-                await asyncio.wait_for(reading, 60)
+                await asyncio.wait_for(reading, 300)
             # What the other acknowledged is there, and both agree on everything.
             current = {stored.key.name: stored for stored in (await other.list(PODS)).items}
             assert current == {stored.key.name: stored for stored in (await sleeper.list(PODS)).items}
@@ -202,14 +202,14 @@ async def test_a_database_that_hangs_is_an_answer_in_time_and_goes_on_where_it_s
             store.keys_containing(b"x"),
             store.commit(Update(a.key, a.revision, body("a", x=1))),
         ]
-        monkey = asyncio.timeout(120)
+        monkey = asyncio.timeout(300)
         async with monkey:
             answers = await asyncio.gather(*questions[:4], questions[5], return_exceptions=True)
         questions[4].close()
         assert all(isinstance(answer, Unavailable) for answer in answers)
         assert await store.get(a.key, cached=True) == a
         proxy.cut = False
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while not store.healthy:
                 await asyncio.sleep(0.05)
         # The write has happened or it has not: now everybody knows, and it was once.
@@ -220,7 +220,6 @@ async def test_a_database_that_hangs_is_an_answer_in_time_and_goes_on_where_it_s
         assert b.revision == found.revision + 1
 
 
-@pytest.mark.timeout(600)  # a busy machine makes the rounds longer, not wrong
 @pytest.mark.parametrize(("seed", "restores"), [(0, True), (1, True), (2, False)])
 async def test_no_acknowledged_write_and_no_event_is_lost_and_no_read_is_stale_in_kills_freezes_and_restores(
     maintenance: str, database: str, seed: int, *, restores: bool

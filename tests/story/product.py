@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 KUBECTL = shutil.which("kubectl")
 
 
-def eventually(look: Callable[[], _T], *, within: float = 90.0, every: float = 0.05) -> _T:
+def eventually(look: Callable[[], _T], *, within: float = 300.0, every: float = 0.05) -> _T:
     """What ``look`` returns once it is true; after ``within`` seconds a test gives up: no measure of speed."""
     deadline = time.monotonic() + within
     while True:
@@ -84,7 +84,7 @@ class Product:
         assert self.process is not None
         begun = time.monotonic()
         self.process.send_signal(number)
-        self.process.communicate(timeout=240)
+        self.process.communicate(timeout=300)
         return time.monotonic() - begun
 
     def processes(self) -> list[int]:
@@ -125,7 +125,7 @@ class Product:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=300,
             env={**os.environ, "HOME": str(self.folder)},
         )
         if check:
@@ -192,7 +192,7 @@ class Person:
             headers["Origin"] = self.product.portal
         headers.update(arguments.pop("headers", {}))
         answer = requests.request(
-            method, self.product.portal + path, headers=headers, allow_redirects=False, timeout=60, **arguments
+            method, self.product.portal + path, headers=headers, allow_redirects=False, timeout=300, **arguments
         )
         for cookie in answer.cookies:
             self.cookies[cookie.name] = cookie.value or ""

@@ -100,7 +100,7 @@ def held(
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(ask)
         try:
-            assert fault.met.wait(60)
+            assert fault.met.wait(300)
             status = end(robot)
             # More than a moment; how much more decides nothing.
             time.sleep(2 * PROMPT_SECONDS)

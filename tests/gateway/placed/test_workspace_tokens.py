@@ -107,7 +107,7 @@ async def test_a_workspace_made_again_has_tokens_of_its_own() -> None:
 
 
 async def until(condition) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while not condition():
             await asyncio.sleep(0.001)
 

@@ -119,7 +119,7 @@ class Following:
         return {name: str(amount) for name, amount in used_of(orjson.loads(stored.data)).items()}
 
     async def until(self, condition: Callable[[], Awaitable[Any]]) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while not await condition():
                 await asyncio.sleep(0.02)
 
@@ -389,7 +389,7 @@ async def test_a_cluster_whose_watches_end_at_once_is_not_read_without_a_rest(
 
         monkeypatch.setattr(rights.asyncio, "sleep", noted)
         async with at_work(PlacedRights(there.store, there, database).run()):
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(300):
                 await rested.wait()
     assert lists == [2], "both kinds once, and then a rest"
 
@@ -439,7 +439,7 @@ async def test_a_cluster_that_never_says_which_hosts_it_has_keeps_nobody_waiting
     async with following(database, lambda _path: None, lambda _path: list_of()) as there:
         reader = IngressReader(Placements(there.store), there, there.tokens)
         with pytest.raises(ServiceUnavailable):
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(300):
                 await reader.hosts(SPACE)
 
 
@@ -460,7 +460,7 @@ async def test_tokens_of_one_cluster_keep_nobody_waiting_for_those_of_another() 
     waiting = [asyncio.create_task(tokens.get(placed("evil"), "viewer")) for _ in range(100)]
     await asyncio.sleep(0)
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             assert await tokens.get(placed("good"), "viewer") == "t"
             # Whatever else is done beside the loop, the look-up of a host name say.
             assert await asyncio.to_thread(lambda: 5) == 5
