@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from OpenSSL import SSL
 
 from gateway.http.handshakes import Session, TlsError, Trust
-from gateway.http.tlsconnection import TlsConnection
+from gateway.http.tlsconnection import GOODBYE_SECONDS, LAST_WORDS_SECONDS, TlsConnection
 from kube.authentication import pki
 
 
@@ -270,6 +270,62 @@ async def test_who_does_not_hang_up_is_hung_up_on(trust: Trust) -> None:
         while not came[0].lost:
             await asyncio.sleep(0.01)
         writer.close()
+
+
+class Steps:
+    """An event loop's clock and a socket, which go on when a test says so."""
+
+    def __init__(self) -> None:
+        self.now, self.due, self.aborted = 0.0, 0.0, False
+        self.call: Callable[[], None] = lambda: None
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, delay: float, call: Callable[[], None]) -> Steps:
+        self.due, self.call = self.now + delay, call
+        return self
+
+    def go_on(self) -> None:
+        self.now = self.due
+        self.call()
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def write(self, data: bytes) -> None:
+        """Sent."""
+
+    def is_closing(self) -> bool:
+        return self.aborted
+
+    write_eof = resume_reading = cancel = lambda self: None
+
+
+def test_who_still_sends_is_let_finish_but_not_for_ever(trust: Trust) -> None:
+    """Whoever is refused for the length of a body sends the rest of it before it reads the answer."""
+    steps = Steps()
+    end = TlsConnection(Echo(), trust, steps, set())  # type: ignore[arg-type]
+    end.connection_made(steps)  # type: ignore[arg-type]
+    end._clock = None
+    end.close()
+    for _ in range(5):
+        end.data_received(b"more of a body")
+        steps.go_on()
+        assert not steps.aborted
+    while not steps.aborted:
+        end.data_received(b"and more")
+        steps.go_on()
+    assert steps.now == LAST_WORDS_SECONDS
+    silent = TlsConnection(Echo(), trust, steps, set())  # type: ignore[arg-type]
+    silent.connection_made(steps)  # type: ignore[arg-type]
+    silent._clock, steps.aborted, begun = None, False, steps.now
+    silent.close()
+    steps.go_on()
+    assert (steps.aborted, steps.now - begun) == (True, GOODBYE_SECONDS)
 
 
 @pytest.mark.parametrize("last", ["its end", "no TLS", "the end of TLS"])
