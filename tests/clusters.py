@@ -73,7 +73,7 @@ class TestCluster:
             for item in items
         }
 
-    def settle(self, workspace: Workspace, *phases: Phase, seconds: float = 120) -> Workspace:
+    def settle(self, workspace: Workspace, *phases: Phase, seconds: float = 300) -> Workspace:
         """Work until the workspace is in one of the phases."""
         end = time.monotonic() + seconds
         while True:

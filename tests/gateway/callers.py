@@ -87,7 +87,7 @@ class Caller:
             self.context.load_cert_chain(certificate, key)
 
     def open(
-        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None, timeout: float = 20
+        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None, timeout: float = PATIENCE
     ) -> HTTPResponse:
         connection = HTTPSConnection(self.host, context=self.context, timeout=timeout)
         fields = {"Accept": "application/json", "User-Agent": "tests/1", **(headers or {})}

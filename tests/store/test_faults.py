@@ -15,10 +15,12 @@ from store.log.preconditions import parameters_of, rows_of
 from store.postgresql.arrays import dumped, oid_of
 from store.postgresql.dedicatedconnection import BINARY, TEXT
 from store.postgresql.statements import COMMIT
-from store.types import Create, PreconditionFailed, RevisionTooOld, Unavailable, Update
+from store.types import Create, Event, PreconditionFailed, RevisionTooOld, Unavailable, Update
+from store.watches import Watch
 from tests.access.authorization.databaseproxy import DatabaseProxy
 from tests.store.checker import Torment
 from tests.store.conftest import run
+from tests.store.elsewhere import Elsewhere
 from tests.store.objects import PODS, body, pod
 
 DEAF = Options(poll_seconds=60)
@@ -75,14 +77,16 @@ async def test_who_slept_through_a_restore_does_not_go_on_in_a_history_that_is_n
         await asyncio.sleep(0)
         # It sleeps.
         bring_back(conninfo)
-        async with Engine(conninfo) as other:
+        with Elsewhere(conninfo) as other:
             if grown:
-                (theirs,) = await other.commit(Update(shared.key, 1, body("shared", by="other")))
+                known = Update(shared.key, 1, body("shared", by="other"))
+                (theirs,) = other.answer(lambda engine: engine.commit(known))
                 assert theirs.revision == mine.revision
             for number in range(grown - 1):
-                await other.commit(Create(pod(f"new-{number}"), body("new")))
-            assert other.revision == grown + 1
-            known_to_other = other.revision
+                more = Create(pod(f"new-{number}"), body("new"))
+                other.answer(lambda engine, more=more: engine.commit(more))
+            known_to_other = other.engine.revision
+            assert known_to_other == grown + 1
             # It wakes.
             sleeper._follower._contact = sleeper._follower.silent_from = float("-inf")
             if first == "create":
@@ -104,13 +108,17 @@ async def test_who_slept_through_a_restore_does_not_go_on_in_a_history_that_is_n
             with pytest.raises(RevisionTooOld):
                 await asyncio.wait_for(reading, 300)
             # What the other acknowledged is there, and both agree on everything.
-            current = {stored.key.name: stored for stored in (await other.list(PODS)).items}
+            current = {stored.key.name: stored for stored in other.answer(lambda engine: engine.list(PODS)).items}
             assert current == {stored.key.name: stored for stored in (await sleeper.list(PODS)).items}
             assert (b'"other"' in current["shared"].data) is bool(grown)
             # The break is an epoch of its own, beyond everything that anybody has ever been told.
-            assert sleeper.revision == other.revision > max(4, known_to_other)
+            assert sleeper.revision == other.engine.revision > max(4, known_to_other)
             with pytest.raises(RevisionTooOld):
-                await anext(other.watch(PODS, since=max(4, known_to_other)))
+                other.answer(lambda engine: _next(engine.watch(PODS, since=max(4, known_to_other))))
+
+
+async def _next(watch: Watch) -> Event:
+    return await anext(watch)
 
 
 def half_sent(conninfo: str) -> psycopg.Connection:

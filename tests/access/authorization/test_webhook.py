@@ -49,7 +49,7 @@ async def make(oracle: Oracle) -> AsyncIterator[Make]:
     made: list[WebhookAuthorizer] = []
     async with serving(oracle.handle) as url:
 
-        def make(*, patience: float = 60.0, **options: Any) -> WebhookAuthorizer:
+        def make(*, patience: float = 300.0, **options: Any) -> WebhookAuthorizer:
             hook = Webhook(f"{url}/", HttpClient(tls=trusting()), budget=patience, clock=lambda: oracle.now)
             made.append(WebhookAuthorizer(hook, clock=lambda: oracle.now, **options))
             return made[-1]
