@@ -29,6 +29,7 @@ from gateway.filters.authorization import (
     throttle,
 )
 from gateway.filters.requestinfo import parse, resolve
+from gateway.filters.standing import require_standing
 from gateway.handlers import dispatch
 from gateway.http import indentation
 from gateway.http.bodies import Disconnected, limit_of, read_body
@@ -166,7 +167,7 @@ class RequestPipeline:
             body = await read_body(cycle, self._headers, limit_of(info))
             if time.perf_counter() - asked > PROMPT_SECONDS:
                 # Rights can end while a body trickles in.
-                await again()
+                await require_standing(runtime, principal, again)
         request = self.request = Request(
             principal=principal,
             info=info,

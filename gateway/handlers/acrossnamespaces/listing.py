@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import orjson
 
+from gateway.filters.standing import require_standing
 from gateway.handlers.acrossnamespaces.parts import STORED, Part, Query, is_open, read_all
 from gateway.handlers.placednamespaces import forwarding
 from gateway.handlers.reading import binding_of, check_options, limit_of, revision_of
@@ -65,7 +66,7 @@ async def list_(
     with forwarding.room_for(runtime, request) as room:
         parts = await read_all(runtime, request, kind, accept, places, queries, room)
         if asyncio.get_running_loop().time() - since > PROMPT_SECONDS:
-            await recheck()
+            await require_standing(runtime, request.principal, recheck)
         found = {name: part for name, part in parts.items() if isinstance(part, Part)}
         failures = {name: part for name, part in parts.items() if isinstance(part, StatusError)}
         if failures:

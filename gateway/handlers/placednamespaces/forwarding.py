@@ -11,10 +11,12 @@ import contextlib
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final, TypeVar
 from urllib.parse import quote, urlencode
 
 from gateway.filters.permission import authorize, require
+from gateway.filters.standing import require_standing
 from gateway.handlers.placednamespaces import recording
 from gateway.handlers.placednamespaces.dryruns import Overtaken, Rehearsal, overtaken
 from gateway.handlers.placednamespaces.relaying import relay
@@ -84,20 +86,9 @@ async def forward(runtime: Runtime, request: Request, placement: Placement, rech
             runtime, request, placement, role, follows=info.is_long_running
         )
     else:
-        answer = await _write(runtime, request, placement, role, membership, _standing(runtime, request, recheck))
+        permit = partial(require_standing, runtime, request.principal, recheck)
+        answer = await _write(runtime, request, placement, role, membership, permit)
     return await relay(runtime, request, placement.cluster, answer, recheck, since=since)
-
-
-def _standing(runtime: Runtime, request: Request, recheck: Recheck) -> Permit:
-    """Whether the right stands now: what is known of it counts only while news of its end would come (GW5)."""
-
-    async def permit() -> None:
-        await recheck()
-        if not request.principal.is_system and not runtime.trustworthy:
-            await runtime.require_trustworthy()
-            await recheck()
-
-    return permit
 
 
 async def _write(
