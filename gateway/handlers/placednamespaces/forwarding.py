@@ -26,7 +26,7 @@ from gateway.process.runtime import Runtime
 from gateway.process.streams import Recheck
 from gateway.upstream.admission import PlacedWrite, Settlement
 from gateway.upstream.answers import Room
-from gateway.upstream.client import Answer, BadGateway, Permit
+from gateway.upstream.client import Answer, BadGateway, Cluster, Permit
 from gateway.upstream.placements import Placement
 from gateway.upstream.recording.tunnel import RecordedTunnel
 from gateway.upstream.tunnel import Tunnel
@@ -258,7 +258,7 @@ async def ask(
             tenant=_holder(request),
         )
 
-    return await _with_token(runtime, placement, role, attempt)
+    return await _with_token(runtime, placement, upstream.cluster, role, attempt)
 
 
 async def _connect(
@@ -278,7 +278,7 @@ async def _connect(
             tenant=_holder(request),
         )
 
-    return await _with_token(runtime, placement, role, attempt)
+    return await _with_token(runtime, placement, upstream.cluster, role, attempt)
 
 
 def room_for(runtime: Runtime, request: Request) -> Room:
@@ -292,15 +292,15 @@ def _holder(request: Request) -> str:
 
 
 async def _with_token(
-    runtime: Runtime, placement: Placement, role: str, attempt: Callable[[str], Awaitable[Given]]
+    runtime: Runtime, placement: Placement, cluster: Cluster, role: str, attempt: Callable[[str], Awaitable[Given]]
 ) -> Given:
-    """What comes of an attempt; a token that the cluster does not take is replaced once."""
-    token = await runtime.workspace_tokens.get(placement, role)
+    """What comes of an attempt at the cluster; a token that it does not take is replaced once."""
+    token = await runtime.workspace_tokens.get(placement, cluster, role)
     answer = await attempt(token)
     if isinstance(answer, Tunnel) or answer.status != 401:
         return answer
     answer.close()
-    answer = await attempt(await runtime.workspace_tokens.after_refusal(placement, role, token))
+    answer = await attempt(await runtime.workspace_tokens.after_refusal(placement, cluster, role, token))
     if isinstance(answer, Tunnel) or answer.status != 401:
         return answer
     answer.close()
