@@ -56,7 +56,7 @@ async def relay(
         agreed, answer.headers = answer.headers, ()
         standing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         chunks = _guarded(runtime, request, answer, of_tunnel(agreed), recheck, standing)
-        return Stream(chunks, headers=agreed, status=101, send=partial(_send, answer, standing))
+        return Stream(chunks, headers=agreed, status=101, send=partial(_send, answer, standing), gone=answer.let_go)
     media = next((value for name, value in answer.headers if name == _MEDIA), JSON)
     headers: Headers = (*(pair for pair in answer.headers if pair[0] != _MEDIA), *_NO_PAGE)
     whole = answer.read_nowait()
