@@ -384,6 +384,11 @@ class Connection(asyncio.Protocol):
         if self._writable is not None:
             await self._writable.wait()
 
+    def let_go(self) -> None:
+        """Let whoever waits in ``drain`` go, whether or not the cluster keeps up."""
+        if self._writable is not None:
+            self._writable.set()
+
     def pause_reading(self) -> None:
         """Let the cluster wait."""
         if self._reading and self._transport is not None and not self._transport.is_closing():

@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ import pytest
 from access.admission.tenancy.placedquota import PlacedQuotas
 from access.credentials.tokenrequests import ClusterToken
 from gateway.process.keyedlocks import KeyedLocks
-from gateway.upstream.client import Upstream
+from gateway.upstream.client import Cluster, Upstream
 from gateway.upstream.openedobjects import OpenedObjects
 from gateway.upstream.placed import hosts, rights
 from gateway.upstream.placed.hosts import IngressReader
@@ -86,6 +87,10 @@ class Following:
         rules = dict.fromkeys(ROLES, (Rule(("*",), groups=("*",), resources=("*",)),))
         self._roles = WorkspaceRoles.of(rules, {f"tenantry-{role}": role for role in ROLES})
         self.opened = openings_from("storageclasses.storage.k8s.io")
+
+    @property
+    def all(self) -> frozenset[Cluster]:
+        return frozenset(replace(self._upstreams[name].cluster, name=name) for name in self.names)
 
     def upstream(self, name: str) -> Upstream:
         return self._upstreams[name]
@@ -447,7 +452,7 @@ async def test_tokens_of_one_cluster_keep_nobody_waiting_for_those_of_another() 
     """However many workspaces there are on a cluster that takes its time to issue each."""
     go = threading.Event()
 
-    def issue(placement: Placement, _role: str, now: datetime) -> ClusterToken:
+    def issue(placement: Placement, _cluster: Cluster, _role: str, now: datetime) -> ClusterToken:
         if placement.cluster == "evil":
             go.wait(240)
         return ClusterToken("t", None, now + timedelta(hours=1))
@@ -457,11 +462,12 @@ async def test_tokens_of_one_cluster_keep_nobody_waiting_for_those_of_another() 
     def placed(cluster: str) -> Placement:
         return Placement(str(uuid4()), cluster, SPACE, "acme-web", "Active")
 
-    waiting = [asyncio.create_task(tokens.get(placed("evil"), "viewer")) for _ in range(100)]
+    there = Cluster(uid="c", name="any", url="https://cluster.test", ca_pem="")
+    waiting = [asyncio.create_task(tokens.get(placed("evil"), there, "viewer")) for _ in range(100)]
     await asyncio.sleep(0)
     try:
         async with asyncio.timeout(300):
-            assert await tokens.get(placed("good"), "viewer") == "t"
+            assert await tokens.get(placed("good"), there, "viewer") == "t"
             # Whatever else is done beside the loop, the look-up of a host name say.
             assert await asyncio.to_thread(lambda: 5) == 5
     finally:
