@@ -17,6 +17,7 @@ from typing import Any, Final
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
+from django.db.migrations.loader import MigrationLoader
 from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict
 
@@ -182,8 +183,9 @@ def as_owner(alias: str = DEFAULT_DB_ALIAS) -> Iterator[None]:
 def rights_apply(alias: str = DEFAULT_DB_ALIAS) -> None:
     """Make roles, rights and policies of the database what they are here; call it as the owner.
 
-    What is as it should be already is found by its fingerprint and costs one query. Raises ``ImproperlyConfigured``
-    when the owner may not make a role that is missing.
+    What is as it should be already is found by its fingerprint and costs one query. Where a later release has migrated, its
+    rights stand: they hold all of these, and its processes may still run while one goes back. Raises
+    ``ImproperlyConfigured`` when the owner may not make a role that is missing.
     """
     login = conninfo_to_dict(settings.DATABASE_URL)
     product = str(login.get("user") or "")
@@ -197,7 +199,7 @@ def rights_apply(alias: str = DEFAULT_DB_ALIAS) -> None:
         mark = f"{text} {len(there & set(RIGHTS))}"
         cursor.execute("SELECT obj_description(to_regclass('django_migrations')), session_user")
         described, owner = cursor.fetchone()
-        if described == mark:
+        if described == mark or _is_ahead(connection):
             return
         roles = [SCOPED_ROLE] if product in {"", owner} else [product, SCOPED_ROLE]
         _make_roles(cursor, owner, product, str(login.get("password") or ""))
@@ -207,6 +209,15 @@ def rights_apply(alias: str = DEFAULT_DB_ALIAS) -> None:
             cursor.execute(statement)
         if "django_migrations" in there:
             cursor.execute(sql.SQL("COMMENT ON TABLE django_migrations IS {}").format(mark))
+
+
+def _is_ahead(connection: Any) -> bool:
+    """Whether the database has later migrations than there are here."""
+    loader = MigrationLoader(connection)
+    last: dict[str, str] = {}
+    for app, name in loader.disk_migrations:
+        last[app] = max(name, last.get(app, ""))
+    return any(name > last.get(app, name) for app, name in loader.applied_migrations)
 
 
 _VERSION: Final = 1

@@ -57,8 +57,8 @@ def address_of(notification: Notification) -> str:
         return reverse("workspace", args=[notification.workspace_id])
     if notification.tenant_id is not None:
         return reverse("tenant", args=[notification.tenant_id])
-    places = {NoticeKind.ACCOUNT_CHANGED: "profile", NoticeKind.EXPIRY_AHEAD: "tokens"}
-    return reverse(places.get(NoticeKind(notification.kind), "notifications"))
+    places: dict[str, str] = {NoticeKind.ACCOUNT_CHANGED: "profile", NoticeKind.EXPIRY_AHEAD: "tokens"}
+    return reverse(places.get(notification.kind, "notifications"))
 
 
 def _signed(delivery: Delivery, now: datetime) -> tuple[bytes, dict[str, str]]:
@@ -106,7 +106,7 @@ async def _post(tls: ssl.SSLContext, url: str, body: bytes, headers: dict[str, s
 
 def _mail(notification: Notification) -> tuple[bool, str]:
     url = f"{settings.PORTAL_URL}{address_of(notification)}"
-    label = NoticeKind(notification.kind).label
+    label = notification.get_kind_display()
     choices = f"{settings.PORTAL_URL}{reverse('notification-choices')}"
     message = EmailMessage(
         subject=f"[Tenantry] {one_line(notification.text)[:150]}",

@@ -276,7 +276,7 @@ def _people(found: Notice) -> list[User]:
         people = [found.user]
     else:
         people = _owners(found.tenant_id) + _user_of(found)
-    told = NoticeKind(found.kind) in ALWAYS
+    told = found.kind in ALWAYS
     unique = {person.pk: person for person in people if person.is_active and (told or person.pk != found.actor_id)}
     return list(unique.values())[:_TOLD_MAX]
 
