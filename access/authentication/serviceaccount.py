@@ -36,7 +36,7 @@ class _Verified:
     claims: ServiceAccountClaims
     principal: Principal
     named: Sequence[tuple[Key, Reference]]
-    good: dict[Key, Stored] = field(default_factory=dict)
+    good: dict[Key, Stored | None] = field(default_factory=dict)
 
 
 class ServiceAccountAuthenticator:
@@ -124,18 +124,24 @@ class ServiceAccountAuthenticator:
 
     async def _require(self, verified: _Verified, key: Key, reference: Reference) -> None:
         """What the token names still is what it was; looked up on every use, read again only when it has changed."""
-        resource = key.resource
         stored = self._store.peek(key) or await self._store.get(key, cached=True)
-        if stored is None:
-            raise Refused(f"what the token is bound to ({resource}) is gone")
-        if verified.good.get(key) is stored:
+        if stored is not None and verified.good.get(key) is stored:
             return
-        metadata = orjson.loads(stored.data)["metadata"]
-        if metadata.get("uid") != reference.uid:
-            raise Refused(f"what the token is bound to ({resource}) has been made anew")
-        if "deletionTimestamp" in metadata:
-            raise Refused(f"what the token is bound to ({resource}) is being deleted")
+        if _flaw(stored, reference):
+            # Another process may have made it just now, and this one not have seen that yet.
+            stored = await self._store.get(key)
+        if flaw := _flaw(stored, reference):
+            raise Refused(f"what the token is bound to ({key.resource}) {flaw}")
         verified.good[key] = stored
+
+
+def _flaw(stored: Stored | None, reference: Reference) -> str:
+    if stored is None:
+        return "is gone"
+    metadata = orjson.loads(stored.data)["metadata"]
+    if metadata.get("uid") != reference.uid:
+        return "has been made anew"
+    return "is being deleted" if "deletionTimestamp" in metadata else ""
 
 
 def _named(claims: ServiceAccountClaims) -> Sequence[tuple[Key, Reference]]:
