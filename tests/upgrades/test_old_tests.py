@@ -27,12 +27,10 @@ PARTS = {
     ],
     "API server": [
         "gateway/test_objects.py",
-        "gateway/test_workspaces.py",
     ],
     "services": [
         "access/test_portal_credentials.py",
         "audit/test_requests.py",
-        "tenants/test_embedded.py",
         "tenants/test_tenants.py",
         "tenants/test_workspaces.py",
     ],
