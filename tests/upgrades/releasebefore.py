@@ -1,7 +1,7 @@
 """The release before this one: what processes of this tree run beside for a while, and what one may go back to.
 
 It is named here and nowhere else. Whoever makes a release writes its commit and its last migrations in place of those of the
-one before (CONTRIBUTING.md).
+one before, and makes ``recorded`` anew with it (CONTRIBUTING.md).
 """
 
 from __future__ import annotations
