@@ -21,7 +21,7 @@ from kube.policies.violations import KINDS, Violation, violations
 from kube.requests.fielderrors import CAUSES_MAX
 from kube.requests.status import NotFound, StatusError
 from store.models import StoredObject
-from tenants.clusters.client import ClusterUnusable, Outcome, client_for, object_path
+from tenants.clusters.client import ClusterUnusable, Outcome, client_for, object_path, place_of
 from tenants.clusters.objects import tier_of_namespace
 from tenants.models import Cluster, Phase, Status, Tenant, Tier, Workspace
 from tenants.policies import policy_for
@@ -148,6 +148,7 @@ def _placed(workspace: Workspace) -> Iterator[tuple[tuple[str, str], Mapping[str
         space=workspace.tenant.cluster_path,
         namespace=workspace.k8s_namespace,
         cluster=workspace.cluster.name,
+        place=place_of(workspace.cluster),
         role="viewer",
         now=timezone.now(),
     )

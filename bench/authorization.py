@@ -124,7 +124,7 @@ def questions(tenants: int, count: int = QUESTIONS) -> list[Question]:
 
 
 class Open:
-    """No locks."""
+    """Locks of which none is set: nothing is suspended or frozen."""
 
     tenants: frozenset[str] = frozenset()
 
@@ -324,7 +324,7 @@ class Asker:
         self._request = "\r\n".join([*lines, "", body]).encode()
 
     def allowed(self) -> bool:
-        """The answer."""
+        """Whether it was allowed."""
         self._socket.sendall(self._request)
         answer = b""
         while not answer.endswith(b"}"):

@@ -321,7 +321,7 @@ def of_many_places(found: Ways) -> None:
 
 
 def main() -> None:
-    """Measure all."""
+    """Measure the figures of the door in one run, and print them."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
     import django
 

@@ -102,7 +102,7 @@ class Pair:
 
     @contextlib.contextmanager
     def served(self) -> Iterator[None]:
-        """Run both."""
+        """Two parts behind their balancer, until the block ends."""
         try:
             for _ in range(2):
                 self.parts.append(self._started())

@@ -296,7 +296,7 @@ def measured(server: KubeApiserver) -> Iterator[tuple[Product, Target, Cluster]]
 
 
 def main() -> None:
-    """Measure both."""
+    """Measure authorize and admit beside the real server, and print both."""
     if not kubeapiserver.PRESENT:
         print(f"skipped: {kubeapiserver.REASON}")
         return

@@ -50,7 +50,7 @@ class BodyTooLarge(httptools.HttpParserError):
 
 
 class PortalProtocol(HttpToolsProtocol):
-    """One connection."""
+    """A client's connection to the portal: uvicorn's protocol with bounds on what it reads."""
 
     def __init__(
         self,

@@ -101,7 +101,7 @@ def running(database: str, *, workers: int = 1, flags: tuple[str, ...] = ()) -> 
             admin.close()
         for process in processes:
             process.terminate()
-            process.wait(timeout=120)
+            process.wait(timeout=300)
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
-PATIENCE = 120.0
+PATIENCE = 300.0
 LOOK_SECONDS = 0.2
 
 

@@ -73,7 +73,7 @@ class TestCluster:
             for item in items
         }
 
-    def settle(self, workspace: Workspace, *phases: Phase, seconds: float = 120) -> Workspace:
+    def settle(self, workspace: Workspace, *phases: Phase, seconds: float = 300) -> Workspace:
         """Work until the workspace is in one of the phases."""
         end = time.monotonic() + seconds
         while True:
@@ -100,7 +100,7 @@ def undisturbed(cluster_kube_apiserver: TestCluster) -> Iterator[None]:
     """The cluster of all modules is left by each as it was found: nobody's test depends on whose came before."""
     found = cluster_kube_apiserver.standing()
     yield
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     # What is deleted is gone, and roles are aggregated, a moment later.
     while (left := cluster_kube_apiserver.standing()) != found:
         changed = sorted(name for name in {*found, *left} if found.get(name) != left.get(name))
@@ -121,7 +121,7 @@ def prepared(kube_apiserver: kubeapiserver.KubeApiserver) -> Iterator[TestCluste
     proxy.start()
     config = kube_apiserver.kubeconfig("tenantry-gateway", server=proxy.url, ca=proxy.ca.cert_pem.bytes().decode())
     # Policies take a moment from their creation to their enforcement.
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while (
         "denied"
         not in kube_apiserver.kubectl(
@@ -173,7 +173,7 @@ def cluster_embedded(django_db_setup, django_db_blocker, sealing_key, tmp_path_f
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=MANIFESTS.parent.parent)
     try:
-        end = time.monotonic() + 90
+        end = time.monotonic() + 300
         while b"API server at" not in (folder / "log").read_bytes():
             assert process.poll() is None, (folder / "log").read_text()[-3000:]
             assert time.monotonic() < end, (folder / "log").read_text()[-3000:]
@@ -201,7 +201,7 @@ def cluster_embedded(django_db_setup, django_db_blocker, sealing_key, tmp_path_f
         proxy.stop()
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(300)
 
 
 @pytest.fixture

@@ -50,7 +50,7 @@ class FaultProxy:
         """Close everything."""
         asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5)
+        self._thread.join(300)
 
     def heal(self) -> None:
         """No more faults, and forget the calls so far."""

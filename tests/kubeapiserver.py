@@ -103,7 +103,7 @@ class KubeApiserver:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=False,
         )
 

@@ -22,7 +22,7 @@ import trustme
 import yaml
 
 from tests.images import write_image
-from tests.kubeapiserver import ASSETS, SERVICES, START_SECONDS, KubeApiserver, _wait
+from tests.kubeapiserver import ASSETS, SERVICES, KubeApiserver, _wait
 from tests.ports import free_port
 
 IMAGE = "example.org/busybox:1"
@@ -100,7 +100,7 @@ def running_node(
         _wait(folder, processes, lambda: _ctr(socket, "version").returncode == 0)
         for archive in (_images(folder), *images):
             importing = ("images", "import", "--snapshotter", snapshotter, str(archive))
-            done = _ctr(socket, "--namespace", "k8s.io", *importing, timeout=START_SECONDS)
+            done = _ctr(socket, "--namespace", "k8s.io", *importing)
             assert done.returncode == 0, done.stderr
         processes.append(
             _spawn(
@@ -117,7 +117,7 @@ def running_node(
         _wait(folder, processes, lambda: server.admin.send("GET", f"/api/v1/nodes/{NODE}").status == 200)
         if scheduler:
             processes.append(_scheduler(server, folder))
-            ready = server.kubectl("wait", "--for=condition=Ready", f"node/{NODE}", "--timeout=55s")
+            ready = server.kubectl("wait", "--for=condition=Ready", f"node/{NODE}", "--timeout=240s")
             assert ready.returncode == 0, ready.stderr
             # As the controller of nodes would, which would also evict from a machine that stands still.
             server.kubectl("taint", "node", NODE, "node.kubernetes.io/not-ready-")
@@ -159,9 +159,9 @@ def _scheduler(server: KubeApiserver, folder: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def _ctr(socket: Path, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+def _ctr(socket: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["ctr", "--address", str(socket), *arguments], capture_output=True, text=True, timeout=timeout, check=False
+        ["ctr", "--address", str(socket), *arguments], capture_output=True, text=True, timeout=300, check=False
     )
 
 

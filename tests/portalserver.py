@@ -24,4 +24,4 @@ def served_portal() -> Iterator[tuple[str, PortalServer]]:
         yield f"http://localhost:{listening.getsockname()[1]}", server
     finally:
         server.should_exit = True
-        thread.join(20)
+        thread.join(300)

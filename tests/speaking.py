@@ -64,7 +64,7 @@ class Speaker:
         given |= {name.replace("_", "-"): value for name, value in headers.items()}
         for attempt in (1, 2):
             if self._connection is None:
-                self._connection = HTTPSConnection(urlsplit(self.url).netloc, context=self.context, timeout=30)
+                self._connection = HTTPSConnection(urlsplit(self.url).netloc, context=self.context, timeout=300)
             try:
                 self._connection.request(method, self.prefix + path, data, given)
                 return _answer(self._connection.getresponse())
@@ -83,7 +83,7 @@ class Speaker:
     @contextmanager
     def watch(self, path: str, **headers: str) -> Iterator[Iterator[dict[str, Any]]]:
         """The events of a watch, until the server or the reader has enough."""
-        connection = HTTPSConnection(urlsplit(self.url).netloc, context=self.context, timeout=30)
+        connection = HTTPSConnection(urlsplit(self.url).netloc, context=self.context, timeout=300)
         try:
             given = self.headers | {name.replace("_", "-"): value for name, value in headers.items()}
             connection.request("GET", self.prefix + path, headers=given)

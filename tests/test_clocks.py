@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.requirements import ROOT
 
-SECONDS_LEAST = 30
+SECONDS_LEAST = 240
 """Where a test gives up. What must be quick is counted, or compared with something else in the same run."""
 
 
@@ -22,8 +22,15 @@ def test_nothing_is_given_up_in_a_hurry() -> None:
     assert hurried == []
 
 
+WAITING = {"asyncio.timeout", "asyncio.wait_for"}
+WAITING_METHODS = {"wait", "communicate", "run", "result", "join", "eventually", "wait_for"}
+
+
 def _limits(path: Path) -> Iterator[tuple[int, float]]:
-    """Seconds after which something fails: of ``asyncio``, and of deadlines by a clock. Not where the failure is the point."""
+    """Seconds after which something fails: of ``asyncio``, of processes and threads, and of deadlines by a clock.
+
+    Not where the failure is the point, and not where something else is done then.
+    """
     tree = ast.parse(path.read_text(encoding="utf-8"))
     wanted = {
         node
@@ -31,14 +38,28 @@ def _limits(path: Path) -> Iterator[tuple[int, float]]:
         if isinstance(block, ast.With) and any("TimeoutError" in ast.unparse(item.context_expr) for item in block.items)
         for node in ast.walk(block)
     }
+    wanted |= {node for denial in ast.walk(tree) if isinstance(denial, ast.UnaryOp) for node in ast.walk(denial)}
+    wanted |= {node for choice in ast.walk(tree) if isinstance(choice, ast.If) for node in ast.walk(choice.test)}
     for node in ast.walk(tree):
         if node in wanted:
             continue
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"asyncio.timeout", "asyncio.wait_for"}:
-            given = [*node.args, *(keyword.value for keyword in node.keywords)][-1]
+        if isinstance(node, ast.Call):
+            given = _limit(node)
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and "monotonic()" in ast.unparse(node.left):
             given = node.right
         else:
             continue
         if isinstance(given, ast.Constant) and isinstance(given.value, int | float):
             yield node.lineno, given.value
+
+
+def _limit(call: ast.Call) -> ast.expr | None:
+    """How long a call waits at most, where it says so."""
+    named = {keyword.arg: keyword.value for keyword in call.keywords}
+    function = ast.unparse(call.func)
+    if function in WAITING:
+        return [*call.args, *named.values()][-1]
+    if function.rpartition(".")[2] not in WAITING_METHODS:
+        return None
+    positional = call.args[0] if function.endswith((".wait", ".join")) and call.args else None
+    return named.get("timeout") or named.get("within") or positional

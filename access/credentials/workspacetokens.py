@@ -19,7 +19,7 @@ from audit.models import Outcome
 from audit.recorder import Actor
 from kube.requests.status import Conflict, NotFound, ServiceUnavailable
 from tenants.clusters import objects
-from tenants.clusters.client import ClusterUnusable, client_for
+from tenants.clusters.client import ClusterUnusable, Place, client_for, place_of
 from tenants.models import Phase, Status, Workspace
 
 GATEWAY: Final = Actor(name="system:apiserver", operator=True)
@@ -27,16 +27,19 @@ GATEWAY: Final = Actor(name="system:apiserver", operator=True)
 
 @sensitive_variables()
 def workspace_token_issue(
-    *, workspace_id: UUID, space: str, namespace: str, cluster: str, role: str, now: datetime
+    *, workspace_id: UUID, space: str, namespace: str, cluster: str, place: Place, role: str, now: datetime
 ) -> ClusterToken:
     """A token of the workspace's account of ``role`` (admin, editor or viewer).
 
-    ``space``, ``namespace`` and ``cluster`` are what the caller takes the workspace to be; what it is says the database.
-    Raises ``NotFound`` for another one, ``ServiceUnavailable`` while it is not ready or the cluster does not answer as
-    agreed, ``Conflict`` once it is closed; then no token is left.
+    ``space``, ``namespace`` and ``cluster`` are what the caller takes the workspace to be, and ``place`` is where it takes
+    the cluster to be; what they are says the database. Raises ``NotFound`` for another workspace, ``ServiceUnavailable``
+    while it is not ready, or the cluster is elsewhere or does not answer as agreed, ``Conflict`` once it is closed; then no
+    token is left.
     """
     workspace = _intend(workspace_id, space, namespace, cluster, role)
     try:
+        if place_of(workspace.cluster) != place:
+            raise BrokenPromise("it has been registered anew")
         client = client_for(workspace.cluster, workspace.tenant_id)
         token = token_request(client, workspace, account=objects.ACCOUNTS[role], now=now)
     except (BrokenPromise, ClusterUnusable) as error:

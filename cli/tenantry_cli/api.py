@@ -50,7 +50,7 @@ class Api:
         self._client.close()
 
     def get(self, *path: str, **query: str) -> Any:
-        """One object."""
+        """The object, or the page of a list, at a path. Raises as the API answers."""
         return self._json("GET", path, query=query)
 
     def pages(self, *path: str, limit: int = 0, **query: str) -> list[Any]:
@@ -71,7 +71,7 @@ class Api:
         return self._json("PATCH", path, body=body)
 
     def put(self, *path: str, body: Any) -> Any:
-        """Replace."""
+        """Put ``body`` in place of what is there."""
         return self._json("PUT", path, body=body)
 
     def tagged(self, *path: str) -> tuple[Any, str]:

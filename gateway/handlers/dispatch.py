@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import Final
 
+from gateway.filters.standing import require_standing
 from gateway.handlers import (
     acrossnamespaces,
     connecting,
@@ -65,7 +66,7 @@ async def dispatch(runtime: Runtime, request: Request, recheck: Recheck) -> Resp
             raise
         known = max(request.weight, sent)
         charge((known - sent) // COST_VALUES, further=request.charged)
-        answer = await runtime.heavy.answer(request, recheck)
+        answer = await runtime.heavy.answer(request, partial(require_standing, runtime, request.principal, recheck))
         # What its bytes did not tell.
         charge(max(request.weight - known, 0) // COST_VALUES, further=True)
         return answer

@@ -191,12 +191,12 @@ async def show_list(request: Request, kind: Kind, page: Page, accept: Accept) ->
             _require_light(request, kind, item, accept)
     if accept.media is not JSON:
         request.require_light(heavy=sum(len(item.data) for item in items) > LONG_YAML)
+    head = head_of(request, kind, accept)
     if accept.kind:
-        head = _formed(request, kind, (), accept)[1]
         member = "rows" if accept.is_table else "items"
         parts = [part async for part in in_parts(request, items, partial(_encoded, request, kind, accept))]
     else:
-        head, member = kind.list_prefix(), "items"
+        member = "items"
         if kind.is_stored_version:
             whole = items.joined if isinstance(items, FullListing) else b",".join([item.data for item in items])
             parts = [whole] if whole else []
@@ -205,6 +205,11 @@ async def show_list(request: Request, kind: Kind, page: Page, accept: Accept) ->
     start = orjson.dumps({**head, "metadata": metadata})[:-1]
     data = b"".join((start, b',"', member.encode(), b'":[', b",".join(parts), b"]}"))
     return await respond_at_length(request, data, accept=Accept(accept.media))
+
+
+def head_of(request: Request, kind: Kind, accept: Accept) -> dict[str, Any]:
+    """What a list in the negotiated form says of itself, beside its metadata."""
+    return _formed(request, kind, (), accept)[1] if accept.kind else kind.list_prefix()
 
 
 async def in_parts(

@@ -11,12 +11,13 @@ from typing import Any, Final
 
 import orjson
 
+from gateway.filters.standing import begin, require_beginning
 from gateway.handlers.reading import fallen_back_on, in_parts, revision_of, selected
 from gateway.http.errors import as_event, as_status_error
 from gateway.http.messages import Request, Stream
 from gateway.http.negotiation import Accept, negotiate
 from gateway.process.runtime import Runtime
-from gateway.process.streams import Recheck
+from gateway.process.streams import OpenStream, Recheck
 from gateway.resources import writeoptions
 from gateway.resources.kinds import Kind
 from gateway.resources.objects import converted
@@ -46,28 +47,32 @@ class _Start:
 async def watch(runtime: Runtime, request: Request, kind: Kind, recheck: Recheck) -> Stream:
     """Open a watch. Errors of the request itself are raised; later ones become the stream's last event.
 
-    Raises ``RateLimited`` where as many streams are open as may be, once it has waited for its beginning.
+    Raises ``RateLimited`` where as many streams are open as may be, once it has waited for its beginning, and
+    ``ServiceUnavailable`` while the end of the right to it would not be heard.
     """
+    return Stream((await prepared(runtime, request, kind, recheck)).chunks())
+
+
+async def prepared(runtime: Runtime, request: Request, kind: Kind, recheck: Recheck) -> Watching:
+    """A watch that may begin now. Raises as ``watch``."""
     accept = negotiate(request)
     chosen = selection(request, kind)
     bookmarks = writeoptions.flag(request.query.get("allowWatchBookmarks"))
     initial_events = initial_events_of(request)
     seconds = _timeout(request)
     start = await _start(runtime, request, chosen, initial_events=initial_events)
-    runtime.throttle.require_room(request.principal)
-    encoder = Encoder(request, kind, accept)
-    chunks = _chunks(
-        runtime,
-        request,
-        chosen,
-        encoder,
-        start,
-        recheck,
-        seconds,
+    await require_beginning(runtime, request.principal)
+    return Watching(
+        runtime=runtime,
+        request=request,
+        chosen=chosen,
+        encoder=Encoder(request, kind, accept),
+        start=start,
+        recheck=recheck,
+        seconds=seconds,
         bookmarks=bookmarks,
         mark_initial=initial_events is True and bookmarks,
     )
-    return Stream(chunks)
 
 
 def initial_events_of(request: Request) -> bool | None:
@@ -195,81 +200,88 @@ class Encoder:
         return tables.partial_object(body, self._accept.version) if self._accept.is_partial else body
 
 
-async def _chunks(
-    runtime: Runtime,
-    request: Request,
-    chosen: Selection,
-    encoder: Encoder,
-    start: _Start,
-    recheck: Recheck,
-    seconds: float,
-    *,
-    bookmarks: bool,
-    mark_initial: bool,
-) -> AsyncIterator[bytes]:
-    # 1. The watch is registered before anything is shown: from here on every revocation finds it and marks it ended.
-    stream = runtime.open_streams.open(
-        request.principal, request.info, recheck, cut=request.cut, definition=encoder.definition
-    )
-    # 2. The source begins at the revision of what is shown first. The log fills whatever happens until it is live, so no
-    #    event is lost or shown twice between the list and the watch.
-    source = runtime.store.watch(chosen.range, since=start.since)
-    expired = asyncio.Event()
-    stream.ended.add_done_callback(lambda _: source.interrupt())
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watching:
+    """A watch of the store's objects that may begin."""
 
-    def expire() -> None:
-        expired.set()
-        source.interrupt()
+    runtime: Runtime
+    request: Request
+    chosen: Selection
+    encoder: Encoder
+    start: _Start
+    recheck: Recheck
+    seconds: float
+    bookmarks: bool
+    mark_initial: bool
 
-    timer = asyncio.get_running_loop().call_later(seconds, expire)
+    async def chunks(self, within: OpenStream | None = None) -> AsyncIterator[bytes]:
+        """The lines as they come; ``within`` a stream that has begun, or registered as one of its own."""
+        # 1. The watch is registered before anything is shown: from here on every revocation finds it and marks it ended.
+        stream = within or await begin(self.runtime, self.request, self.recheck, definition=self.encoder.definition)
+        # 2. The source begins at the revision of what is shown first. The log fills whatever happens until it is live, so
+        #    no event is lost or shown twice between the list and the watch.
+        source = self.runtime.store.watch(self.chosen.range, since=self.start.since)
+        expired = asyncio.Event()
+        stream.ended.add_done_callback(lambda _: source.interrupt())
 
-    def at_once(event: Event) -> bool:
+        def expire() -> None:
+            expired.set()
+            source.interrupt()
+
+        timer = asyncio.get_running_loop().call_later(self.seconds, expire)
+
+        def at_once(event: Event) -> bool:
+            try:
+                line = _seen(event, self.chosen, self.encoder)
+            except Exception as error:
+                logger.exception("an event cannot be shown")
+                stream.end(as_status_error(error))
+                return False
+            return not stream.ended.done() and (not line or self.request.write(line))
+
         try:
-            line = _seen(event, chosen, encoder)
-        except Exception as error:
-            logger.exception("an event cannot be shown")
-            stream.end(as_status_error(error))
-            return False
-        return not stream.ended.done() and (not line or request.write(line))
-
-    try:
-        try:
-            # 3. What was taken away between the decision and step 1 has found no open watch: it is asked once more. After
-            #    this there is no gap, because whatever comes later ends ``stream``.
-            await recheck()
-        except Exception as error:  # noqa: BLE001 - whatever happens, the stream must not go on
+            # 3. Asked before each piece is shown, which is written before anything else happens: nothing is sent of what the
+            #    caller may no longer see.
+            async for lines in self._initial():
+                if stream.ended.done():
+                    break
+                yield lines
+            # 4. Only now may events go straight to the connection: the beginning has been handed over before them. The
+            #    source uses the sink only while this reader waits with nothing buffered, so the order of events holds.
+            source.sink = at_once
+            batches = aiter(source)
+            while not stream.ended.done():
+                batch = await anext(batches, None)
+                if batch is None or stream.ended.done():
+                    break
+                events, revision = batch
+                lines = b"".join(line for event in events if (line := _seen(event, self.chosen, self.encoder)))
+                if not lines and self.bookmarks and not events and not expired.is_set():
+                    lines = self.encoder.bookmark(revision)
+                if lines:
+                    yield lines
+                if expired.is_set():
+                    return
+            if stream.ended.done() and (last_word := stream.last_word) is not None:
+                yield orjson.dumps(as_event(last_word)) + b"\n"
+        except (StoreError, StatusError) as error:
             yield orjson.dumps(as_event(as_status_error(error))) + b"\n"
-            return
-        if encoder.is_plain:
-            yield encoder.added(start.initial)
+        finally:
+            # 5. Reached by every end, the client's going included (the generator is closed): nothing stays registered.
+            timer.cancel()
+            if within is None:
+                self.runtime.open_streams.close(stream)
+            await source.aclose()
+
+    async def _initial(self) -> AsyncIterator[bytes]:
+        """What is there already, and the mark behind it."""
+        if self.encoder.is_plain:
+            yield self.encoder.added(self.start.initial)
         else:
-            async for lines in in_parts(request, start.initial, encoder.added):
+            async for lines in in_parts(self.request, self.start.initial, self.encoder.added):
                 yield lines
-        if mark_initial:
-            yield encoder.bookmark(start.since, initial=True)
-        # 4. Only now may events go straight to the connection: the beginning has been handed over before them. The source
-        #    uses the sink only while this reader waits with nothing buffered, so the order of events holds.
-        source.sink = at_once
-        async for events, revision in source:
-            # 5. Asked before each batch is shown: nothing is sent of what the caller may no longer see.
-            if stream.ended.done():
-                if (last_word := stream.last_word) is not None:
-                    yield orjson.dumps(as_event(last_word)) + b"\n"
-                return
-            lines = b"".join(line for event in events if (line := _seen(event, chosen, encoder)))
-            if not lines and bookmarks and not events and not expired.is_set():
-                lines = encoder.bookmark(revision)
-            if lines:
-                yield lines
-            if expired.is_set():
-                return
-    except (StoreError, StatusError) as error:
-        yield orjson.dumps(as_event(as_status_error(error))) + b"\n"
-    finally:
-        # 6. Reached by every end, the client's going included (the generator is closed): nothing stays registered.
-        timer.cancel()
-        runtime.open_streams.close(stream)
-        await source.aclose()
+        if self.mark_initial:
+            yield self.encoder.bookmark(self.start.since, initial=True)
 
 
 def _seen(event: Event, chosen: Selection, encoder: Encoder) -> bytes:

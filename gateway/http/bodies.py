@@ -68,11 +68,11 @@ async def _gathered(cycle: RequestResponseCycle, limit: int) -> bytes:
 
 
 def limit_of(info: RequestInfo) -> int:
-    """How long a body may be: questions that anybody may ask, and options, are short."""
+    """How long a body may be: questions that anybody may ask, and options, are short, and what nobody asked for no longer."""
     if not info.is_resource and info.path.startswith("/webhooks/"):
         return MAX_BYTES if info.path.endswith("/admit") else OPTIONS_BYTES
     asks = info.group in ("authentication.k8s.io", "authorization.k8s.io")
-    return OPTIONS_BYTES if asks or info.method == "DELETE" else MAX_BYTES
+    return MAX_BYTES if info.method in ("POST", "PUT", "PATCH") and not asks else OPTIONS_BYTES
 
 
 def _too_large(limit: int) -> RequestEntityTooLarge:

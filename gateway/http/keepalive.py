@@ -1,7 +1,8 @@
-"""Peers that have gone without a word: a silent connection would be kept for them for as long as it is silent."""
+"""Peers that have gone without a word, or whose last one nobody reads: a silent connection would be kept for them."""
 
 from __future__ import annotations
 
+import select
 import socket
 from typing import Final
 
@@ -17,3 +18,14 @@ def keep_alive(connection: socket.socket) -> None:
     """Have it end within a minute once nobody is there any more; of a listening socket, each that is accepted there."""
     for option in _OPTIONS:
         connection.setsockopt(*option)
+
+
+def ends_unread(connection: socket.socket) -> tuple[bool, bool]:
+    """What has come of a peer's end, however much lies before it that has not been read.
+
+    Whether it sends nothing more, and whether the connection is no more: then nothing is left to read either.
+    """
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLRDHUP)
+    events = sum(found for _, found in poll.poll(0))
+    return bool(events & select.POLLRDHUP), bool(events & (select.POLLHUP | select.POLLERR))

@@ -34,6 +34,10 @@ def _cannot_cut() -> None:
     """There is no connection."""
 
 
+def _nobody_waits() -> None:
+    """Nothing is sent."""
+
+
 class ScopeFilter(Protocol):
     """Some of the objects of a range; for anybody who looks through it, there are no others."""
 
@@ -229,8 +233,9 @@ class Stream:
     """An answer that goes on: a watch, or what a cluster sends. Closing ``chunks`` frees everything it holds.
 
     A ``StatusError`` out of ``chunks`` ends the connection without the answer's end, so that nobody takes what has come
-    for the whole. With status 101 ``send`` is there, and takes what the client sends from then on. What is not
-    ``long_running`` has to be taken in the time of any answer.
+    for the whole. With status 101 ``send`` is there, and takes what the client sends from then on; once the client has
+    ``gone`` it takes what is left without waiting for anybody. What is not ``long_running`` has to be taken in the time of
+    any answer.
     """
 
     chunks: AsyncIterator[bytes]
@@ -238,4 +243,5 @@ class Stream:
     headers: Headers = ()
     status: int = 200
     send: Callable[[bytes], Awaitable[None]] | None = None
+    gone: Callable[[], None] = _nobody_waits
     long_running: bool = True

@@ -15,6 +15,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from gateway.http.handshakes import Trust
+from gateway.http.keepalive import ends_unread
 from gateway.http.requestresponse import RequestResponseCycle
 from gateway.http.tls import ServerTls
 from gateway.http.tlsconnection import TlsConnection
@@ -34,10 +35,12 @@ IDLE_SECONDS: Final = 75.0
 PARSED_BYTES: Final = 4 * 1024
 """Bytes that are parsed at a time: no more requests than fit into them ever wait behind another on a connection."""
 
-
 REQUEST_SECONDS: Final = 58.0
 """A request without an answer is given up then, and one whose answer has not been taken: with the second in which that is
 noticed, a minute at most, as in Kubernetes."""
+
+UNREAD_SECONDS: Final = 30.0
+"""How long what a client sent before it hung up may wait without anybody's taking any of it."""
 
 NEWCOMER_SECONDS: Final = 1.0
 """How long a stopping server waits for the first request of a client that has only just come."""
@@ -94,6 +97,7 @@ class GatewayProtocol(asyncio.Protocol):
         "_codings",
         "_cycle",
         "_deadline",
+        "_end_heard",
         "_expects_continue",
         "_headers",
         "_in_head",
@@ -144,7 +148,7 @@ class GatewayProtocol(asyncio.Protocol):
         self._upgrading = False
         self._expects_continue = False
         self._codings: list[bytes] = []
-        self._deadline = _FOREVER
+        self._deadline = self._end_heard = _FOREVER
         self._task: asyncio.Task[None] | None = None
         self.client = ""
         self.certificate: bytes | None = None
@@ -325,8 +329,10 @@ class GatewayProtocol(asyncio.Protocol):
         if self._unparsed is not None:
             # What has been read already goes first, and may bring another request that waits: then reading stays paused.
             self._parse()
-        if not self._reading and not self._waiting and self._unparsed is None and self._transport is not None:
-            self._reading = True
+        if self._reading or self._waiting or self._unparsed is not None or self._transport is None:
+            return
+        self._reading, self._end_heard = True, _FOREVER
+        if not self._transport.is_closing():
             self._transport.resume_reading()
 
     def on_response_complete(self, cycle: RequestResponseCycle) -> None:  # noqa: ARG002
@@ -367,8 +373,11 @@ class GatewayProtocol(asyncio.Protocol):
     def expire(self, now: float) -> None:
         """Hang up when the client has taken too long to ask, and give up a request that has no answer in time.
 
-        ``now`` is the loop's time. A long-running answer that has begun (a watch, a log) ends by its own rules.
+        ``now`` is the loop's time. A long-running answer that has begun (a watch, a log) ends by its own rules, and with its
+        client: also with one whose end lies behind bytes that wait here, and is not read.
         """
+        if not self._reading:
+            self._look_for_an_end(now)
         if now <= self._deadline:
             return
         self._deadline = _FOREVER
@@ -384,6 +393,14 @@ class GatewayProtocol(asyncio.Protocol):
             # The mark comes before the cancellation: by it the task tells this from the server's own stop.
             cycle.timed_out = True
             self._task.cancel()
+
+    def _look_for_an_end(self, now: float) -> None:
+        """Cut the connection of a client that is there no more, or has hung up and left what nobody takes any of for long."""
+        if self._transport is not None and not self._transport.is_closing():
+            hung_up, cut_off = ends_unread(self._transport.get_extra_info("socket"))
+            self._end_heard = min(self._end_heard, now) if hung_up else _FOREVER
+            if cut_off or now - self._end_heard > UNREAD_SECONDS:
+                self._transport.abort()
 
     def require_trust(self) -> None:
         """Cut the connection if its client certificate need not be of an authority that is trusted now.

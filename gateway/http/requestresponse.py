@@ -73,7 +73,7 @@ class Transport(Protocol):
         ...
 
     def resume_reading(self) -> None:
-        """Read on."""
+        """Take more of what the client sends."""
         ...
 
     def abort(self) -> None:
@@ -279,11 +279,14 @@ class RequestResponseCycle:
         self.long_running = long_running
 
     async def write(self, data: bytes) -> None:
-        """The next bytes of an answer that has begun; waits while the client does not keep up."""
-        if self._transport.is_writing_paused:
-            await self._transport.drain()
+        """The next bytes of an answer that has begun; then waits until the client keeps up.
+
+        They are written before anything else happens: whoever has looked whether they may be shown need not look again.
+        """
         if data and self._coded is not None and not self.disconnected:
             self._transport.write(self._coded(data))
+        if self._transport.is_writing_paused:
+            await self._transport.drain()
 
     def write_nowait(self, data: bytes) -> bool:
         """Write the next bytes of an answer that has begun, without waiting.

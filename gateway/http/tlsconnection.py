@@ -15,7 +15,10 @@ HANDSHAKE_SECONDS: Final = 15.0
 """How long a client may take for the handshake."""
 
 GOODBYE_SECONDS: Final = 1.0
-"""How long a client that takes nothing may wait before it hangs up, after it has been told that nothing more will come."""
+"""How long a client that takes and sends nothing may wait before it hangs up, after it was told that nothing more will come."""
+
+LAST_WORDS_SECONDS: Final = 30.0
+"""How long it may go on sending then: who is refused for the length of a body reads that once all of it is sent."""
 
 _METHODS: Final = (b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO", b"PATCH", b"DELET")
 _NO_TLS: Final = (
@@ -57,11 +60,12 @@ class TlsEnd(asyncio.Protocol):
     1. ``data_received``: the handshake, then what the other side says. When ``inner`` pauses reading, what has come with
        the same bytes still reaches it.
     2. ``close``: the other side is told, and what was written is sent. Only then is the socket's writing half shut, and
-       what still comes is thrown away until the other side hangs up, or has taken nothing for ``GOODBYE_SECONDS``: a
-       socket that is closed with bytes unread takes back what is on its way.
+       what still comes is thrown away until the other side hangs up, or has neither taken nor sent anything for
+       ``GOODBYE_SECONDS``, or sends for more than ``LAST_WORDS_SECONDS``: a socket that is closed with bytes unread takes
+       back what is on its way.
     """
 
-    __slots__ = ("_clock", "_closing", "_inner", "_left", "_loop", "_session", "_shaken", "_socket")
+    __slots__ = ("_clock", "_closing", "_inner", "_last", "_left", "_loop", "_session", "_shaken", "_socket", "_speaks")
 
     def __init__(self, inner: asyncio.Protocol, session: Shaking, loop: asyncio.AbstractEventLoop) -> None:
         self._session = session
@@ -72,6 +76,8 @@ class TlsEnd(asyncio.Protocol):
         self._shaken = False
         self._closing = False
         self._left = 0
+        self._speaks = False
+        self._last = 0.0
 
     # What the socket tells.
 
@@ -82,6 +88,7 @@ class TlsEnd(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Decrypt, and pass on."""
         if self._closing:
+            self._speaks = True
             return
         session = self._session
         try:
@@ -148,7 +155,7 @@ class TlsEnd(asyncio.Protocol):
         self._socket.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read on."""
+        """Take more of what the other side sends."""
         self._socket.resume_reading()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
@@ -184,7 +191,10 @@ class TlsEnd(asyncio.Protocol):
 
     def _linger(self) -> None:
         before, self._left = self._left, self._socket.get_write_buffer_size()
-        if self._clock is None or 0 < self._left < before:
+        if self._clock is None:
+            self._last = self._loop.time() + LAST_WORDS_SECONDS
+        speaks, self._speaks = self._speaks and self._loop.time() < self._last, False
+        if self._clock is None or speaks or 0 < self._left < before:
             self._clock = self._loop.call_later(GOODBYE_SECONDS, self._linger)
         else:
             self._socket.abort()

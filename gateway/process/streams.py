@@ -115,7 +115,7 @@ class OpenStreams:
     3. Each stream that is concerned is authenticated and authorised anew. Whatever is raised ends it: a stream is kept
        only by a positive answer.
     4. A stream that is opened during a pass is not in the pass' copy. It need not be: whoever opens one asks again
-       itself, after registering it (``gateway.handlers.watching``, ``gateway.handlers.placednamespaces.relaying``).
+       itself, after registering it (``gateway.filters.standing``).
     """
 
     def __init__(self) -> None:

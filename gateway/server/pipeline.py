@@ -29,6 +29,7 @@ from gateway.filters.authorization import (
     throttle,
 )
 from gateway.filters.requestinfo import parse, resolve
+from gateway.filters.standing import require_standing
 from gateway.handlers import dispatch
 from gateway.http import indentation
 from gateway.http.bodies import Disconnected, limit_of, read_body
@@ -161,12 +162,14 @@ class RequestPipeline:
         if info.connects:
             await again()
         body = b""
-        if cycle.method in _WITH_BODY:
+        # Whatever comes is read to its end, within bounds: what nobody has asked for, of a GET say, would come for as long
+        # as a watch lasts.
+        if cycle.method in _WITH_BODY or b"content-length" in self._headers or b"transfer-encoding" in self._headers:
             asked = time.perf_counter()
             body = await read_body(cycle, self._headers, limit_of(info))
             if time.perf_counter() - asked > PROMPT_SECONDS:
                 # Rights can end while a body trickles in.
-                await again()
+                await require_standing(runtime, principal, again)
         request = self.request = Request(
             principal=principal,
             info=info,
@@ -174,7 +177,7 @@ class RequestPipeline:
             parameters=parsed.parameters,
             headers=self._headers,
             raw_headers=tuple(cycle.headers),
-            body=body,
+            body=body if cycle.method in _WITH_BODY else b"",
             now=self.now,
             audit_id=self.audit_id,
             decision=decision,
@@ -245,6 +248,9 @@ class RequestPipeline:
         self.status, self.response = response.status, response
         if response.status in (400, 408, 413, 415, 504) and self._cycle.method in _WITH_BODY:
             # What is left of a body that was not read must not be taken for the next request.
+            self._cycle.keep_alive = False
+        elif self._cycle.method not in _WITH_BODY and not self._cycle.body_complete:
+            # Nobody waits for the end of what nobody has asked for.
             self._cycle.keep_alive = False
         # There is no body with 204 and 304, and with the latter it would take the place of the cached answer's own.
         media = b"" if response.status in (204, 304) else _content_type(response.media)

@@ -22,7 +22,7 @@ async def pass_on(cycle: RequestResponseCycle, stream: Stream) -> None:
     task = asyncio.current_task()
     if task is None:
         raise RuntimeError("a stream is some task's")
-    listener = _Listener(cycle, task.cancel, stream.send)
+    listener = _Listener(cycle, task.cancel, stream.send, stream.gone)
     cycle.listen(listener.on_gone, listener.on_came)
     try:
         async with contextlib.aclosing(stream.chunks) as chunks:  # type: ignore[type-var]
@@ -46,17 +46,23 @@ async def pass_on(cycle: RequestResponseCycle, stream: Stream) -> None:
 class _Listener:
     """Hands on what the client sends, or throws it away where there is nobody to ``send`` it to.
 
-    ``end`` is called when the client has gone and nothing of what it sent is left, or when it cannot be handed on.
+    ``end`` is called when the client has gone and nothing of what it sent is left, or when it cannot be handed on. Whoever
+    takes it is told that it has ``gone``: from then on nothing that is left waits for anybody.
     """
 
-    __slots__ = ("_cycle", "_end", "_feed", "_send", "ended")
+    __slots__ = ("_cycle", "_end", "_feed", "_gone", "_send", "ended")
 
     def __init__(
-        self, cycle: RequestResponseCycle, end: Callable[[], object], send: Callable[[bytes], Awaitable[None]] | None
+        self,
+        cycle: RequestResponseCycle,
+        end: Callable[[], object],
+        send: Callable[[bytes], Awaitable[None]] | None,
+        gone: Callable[[], None],
     ) -> None:
         self._cycle = cycle
         self._end = end
         self._send = send
+        self._gone = gone
         self._feed: asyncio.Task[None] | None = None
         self.ended = False
 
@@ -69,7 +75,8 @@ class _Listener:
             self._feed.add_done_callback(self._on_handed_on)
 
     def on_gone(self) -> None:
-        """It has hung up: the stream ends once all is handed on."""
+        """It has hung up: the stream ends once all is handed on, for which a cluster that reads nothing is not waited for."""
+        self._gone()
         if self._feed is None or self._feed.done():
             self._feed, self.ended = None, True
             self._end()

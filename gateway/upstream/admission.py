@@ -111,7 +111,7 @@ class RightsAreGivenByMembers:
     name = "PlacedRights"
 
     async def admit(self, write: PlacedWrite) -> None:
-        """Raise ``Forbidden``."""
+        """Raises ``Forbidden`` for a role or a binding that an admin of the tenant does not write; nothing to follow up."""
         info = write.info
         if info.group == GROUP and info.verb != "delete" and write.membership != "admin":
             raise Forbidden(

@@ -96,6 +96,11 @@ class Clusters:
         """The clusters that can be used."""
         return frozenset(self._known)
 
+    @property
+    def all(self) -> frozenset[Cluster]:
+        """The same, each as where it is now."""
+        return frozenset(known.upstream.cluster for known in self._known.values())
+
     def openings(self, name: str) -> tuple[Opening, ...]:
         """What of a cluster's own objects its tenants see. Raises ``ServiceUnavailable``."""
         return self._require(name).openings
@@ -246,16 +251,17 @@ async def follow_each(
 ) -> None:
     """``follow`` each cluster in a task of its own, from when it can be used until it cannot; ends by what the check raises.
 
-    ``what`` is followed, in the tasks' names.
+    ``what`` is followed, in the tasks' names. One that is elsewhere than before is another one, whatever its name.
     """
-    tasks: dict[str, Supervised] = {}
+    tasks: dict[Cluster, Supervised] = {}
     try:
         while True:
-            for name in clusters.names - tasks.keys():
-                tasks[name] = Supervised(f"{what} of {name}", partial(follow, name))
-                tasks[name].start()
-            for name in tasks.keys() - clusters.names:
-                await tasks.pop(name).stop()
+            there = clusters.all
+            for gone in tasks.keys() - there:
+                await tasks.pop(gone).stop()
+            for come in there - tasks.keys():
+                tasks[come] = Supervised(f"{what} of {come.name}", partial(follow, come.name))
+                tasks[come].start()
             await check_leadership()
             await asyncio.sleep(_EACH_SECONDS)
     finally:

@@ -147,7 +147,7 @@ class Exchange:
         return self.read_nowait()
 
     async def aclose(self) -> None:
-        """See ``abort``."""
+        """Give the answer up, as ``abort``: what asyncio calls when a loop over the body ends early."""
         self.abort()
 
     def interrupt(self) -> None:
@@ -383,6 +383,11 @@ class Connection(asyncio.Protocol):
         """Wait until the cluster keeps up again, or has gone."""
         if self._writable is not None:
             await self._writable.wait()
+
+    def let_go(self) -> None:
+        """Let whoever waits in ``drain`` go, whether or not the cluster keeps up."""
+        if self._writable is not None:
+            self._writable.set()
 
     def pause_reading(self) -> None:
         """Let the cluster wait."""

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import AsyncGenerator
-from typing import Any, Final
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from gateway.upstream.answers import PAGE, Room, lines, token_of, version_of, whole
-from gateway.upstream.client import Answer, BadGateway
+from gateway.upstream.client import Answer, BadGateway, Upstream
 from gateway.upstream.clusters import Clusters
 from gateway.upstream.placements import Placement
 from gateway.upstream.tokens import WorkspaceTokens
 from kube.requests.status import ServiceUnavailable
+
+Found = TypeVar("Found")
 
 WATCH_SECONDS: Final = 300
 _PAGES_MOST: Final = 1000
@@ -30,14 +32,23 @@ class Unserved(ServiceUnavailable):
     """The cluster has no such collection."""
 
 
-async def read_list(
-    clusters: Clusters, cluster: str, path: str, *, token: str = ""
-) -> tuple[list[dict[str, Any]], str]:
+class Way(NamedTuple):
+    """The connections to one API server, and the token for it: neither goes with another's."""
+
+    upstream: Upstream
+    token: str
+
+
+async def read_list(clusters: Clusters, cluster: str, path: str) -> tuple[list[dict[str, Any]], str]:
     """All objects of a collection, and the resource version of the list. Raises ``StatusError``."""
+    return await _list(Way(*clusters.as_gateway(cluster)), cluster, path)
+
+
+async def _list(way: Way, cluster: str, path: str) -> tuple[list[dict[str, Any]], str]:
     items: list[dict[str, Any]] = []
     more, room = "", Room()
     for _ in range(_PAGES_MOST):
-        answer = await _ask(clusters, cluster, f"{path}?limit={PAGE}{more}", token=token)
+        answer = _require_done(await _get(way, f"{path}?limit={PAGE}{more}"))
         body = await _object(answer, cluster, room)
         found = body.get("items") or []
         if not isinstance(found, list) or not all(_is_object(item) for item in found):
@@ -55,30 +66,24 @@ async def read_list_as(
     clusters: Clusters, tokens: WorkspaceTokens, placement: Placement, role: str, path: str
 ) -> list[dict[str, Any]]:
     """All objects of a collection in a placed namespace, with the workspace's own token. Raises ``StatusError``."""
-    token = await tokens.get(placement, role)
-    try:
-        return (await read_list(clusters, placement.cluster, path, token=token))[0]
-    except Unaccepted:
-        # A resume makes new accounts.
-        token = await tokens.after_refusal(placement, role, token)
-        return (await read_list(clusters, placement.cluster, path, token=token))[0]
+
+    async def read(way: Way) -> list[dict[str, Any]]:
+        return (await _list(way, placement.cluster, path))[0]
+
+    return await _with_token(clusters, tokens, placement, role, read)
 
 
 async def read_document(clusters: Clusters, cluster: str, path: str) -> dict[str, Any]:
     """What a cluster says of itself at a path. Raises ``StatusError``."""
-    return await _object(await _ask(clusters, cluster, path), cluster, Room())
+    answer = _require_done(await _get(Way(*clusters.as_gateway(cluster)), path))
+    return await _object(answer, cluster, Room())
 
 
 async def read_object_as(
     clusters: Clusters, tokens: WorkspaceTokens, placement: Placement, role: str, path: str
 ) -> dict[str, Any] | None:
     """One object of a placed namespace, with the workspace's own token; ``None`` where there is none. Raises ``StatusError``."""
-    token = await tokens.get(placement, role)
-    try:
-        answer = await _get(clusters, placement.cluster, path, token=token)
-    except Unaccepted:
-        token = await tokens.after_refusal(placement, role, token)
-        answer = await _get(clusters, placement.cluster, path, token=token)
+    answer = await _with_token(clusters, tokens, placement, role, lambda way: _get(way, path))
     if answer.status == 404:
         answer.close()
         return None
@@ -96,7 +101,8 @@ async def read_events(
     A watch brings no more than a list may: whoever keeps what it brings lists anew then, and lets go what is no more.
     """
     query = f"watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={quote(since)}"
-    answer = await _ask(clusters, cluster, f"{path}?{query}", long_running=True)
+    way = Way(*clusters.as_gateway(cluster))
+    answer = _require_done(await _get(way, f"{path}?{query}", long_running=True))
     room = Room()
     async with contextlib.aclosing(answer.chunks) as chunks:  # type: ignore[type-var]
         async for line in lines(chunks, cluster):
@@ -132,19 +138,31 @@ def _is_object(item: object) -> bool:
     )
 
 
-async def _ask(clusters: Clusters, cluster: str, target: str, *, long_running: bool = False, token: str = "") -> Answer:
-    return _require_done(await _get(clusters, cluster, target, long_running=long_running, token=token))
+async def _with_token(
+    clusters: Clusters,
+    tokens: WorkspaceTokens,
+    placement: Placement,
+    role: str,
+    read: Callable[[Way], Awaitable[Found]],
+) -> Found:
+    """What ``read`` brings with the workspace's own token; once more with another where that one is not accepted."""
+    upstream = clusters.upstream(placement.cluster)
+    token = await tokens.get(placement, upstream.cluster, role)
+    try:
+        return await read(Way(upstream, token))
+    except Unaccepted:
+        # A resume makes new accounts.
+        return await read(Way(upstream, await tokens.after_refusal(placement, upstream.cluster, role, token)))
 
 
-async def _get(clusters: Clusters, cluster: str, target: str, *, long_running: bool = False, token: str = "") -> Answer:
-    upstream, own = (clusters.upstream(cluster), token) if token else clusters.as_gateway(cluster)
+async def _get(way: Way, target: str, *, long_running: bool = False) -> Answer:
     headers = ((b"accept", b"application/json"), (b"user-agent", b"tenantry"))
-    answer = await upstream.request(
+    answer = await way.upstream.request(
         "GET",
         target.encode("ascii"),
         headers,
         b"",
-        token=own,
+        token=way.token,
         audit_id=str(uuid.uuid4()),
         long_running=long_running,
     )

@@ -7,7 +7,8 @@
 4. A cluster that refuses one (401) gets one new one, asked for once, however many were refused with it; not sooner than
    ``PAUSE_SECONDS`` after the last, so that a cluster that refuses everything does not fill the audit log.
 
-A token is never logged, shown or put into an error; whose it is means the workspace by its UID.
+A token is never logged, shown or put into an error; whose it is means the workspace by its UID, and the cluster by where
+it is and whom it has to show to be: what comes to be registered under its name is never shown the old one's.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ from uuid import UUID
 
 from access.credentials.tokenrequests import ClusterToken
 from access.credentials.workspacetokens import workspace_token_issue
+from gateway.upstream.client import Cluster
 from gateway.upstream.placements import Placement
 from kube.requests.status import ServiceUnavailable, StatusError
+from tenants.clusters.client import Place
 
 RENEW_SECONDS: Final = 600.0
 PAUSE_SECONDS: Final = 10.0
@@ -35,7 +38,7 @@ _THREADS: Final = 16
 _AT_ONCE: Final = 4
 """Tokens that one cluster is asked for at a time: however slow it is, there are threads left for the others."""
 
-_Owner = tuple[str, str, str, str, str]
+_Owner = tuple[str, str, Cluster, str, str]
 """A workspace's UID, where it is taken to be (space, cluster, namespace), and the role of the account.
 
 What is taken for it elsewhere is another one, and asks the database itself.
@@ -57,7 +60,7 @@ class WorkspaceTokens:
 
     def __init__(
         self,
-        issue: Callable[[Placement, str, datetime], ClusterToken] | None = None,
+        issue: Callable[[Placement, Cluster, str, datetime], ClusterToken] | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._issue = issue or _issue
@@ -67,20 +70,20 @@ class WorkspaceTokens:
         self._threads = ThreadPoolExecutor(_THREADS, "tokens")
         self._turns: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(_AT_ONCE))
 
-    async def get(self, placement: Placement, role: str) -> str:
-        """A token of the workspace's account of ``role``. Raises as ``workspace_token_issue``."""
-        owner, now = _owner(placement, role), self._now()
+    async def get(self, placement: Placement, cluster: Cluster, role: str) -> str:
+        """A token of the workspace's account of ``role``, for this cluster alone. Raises as ``workspace_token_issue``."""
+        owner, now = _owner(placement, cluster, role), self._now()
         held = self._held.get(owner)
         if held is None or held.expires_at <= now:
-            return await asyncio.shield(self._renewal(placement, role))
+            return await asyncio.shield(self._renewal(placement, cluster, role))
         if held.renew_at <= now:
             held.renew_at = now + PAUSE_SECONDS
-            self._renewal(placement, role).add_done_callback(_heed)
+            self._renewal(placement, cluster, role).add_done_callback(_heed)
         return held.text
 
-    async def after_refusal(self, placement: Placement, role: str, refused: str) -> str:
+    async def after_refusal(self, placement: Placement, cluster: Cluster, role: str, refused: str) -> str:
         """Another token than the one that the cluster has refused. Raises ``ServiceUnavailable`` where it just got one."""
-        owner = _owner(placement, role)
+        owner = _owner(placement, cluster, role)
         held = self._held.get(owner)
         if held is not None and held.text != refused and held.expires_at > self._now():
             return held.text
@@ -89,14 +92,14 @@ class WorkspaceTokens:
                 f'the cluster "{placement.cluster}" does not accept the tokens that it issues',
                 retry_after=int(PAUSE_SECONDS),
             )
-        return await asyncio.shield(self._renewal(placement, role))
+        return await asyncio.shield(self._renewal(placement, cluster, role))
 
-    def _renewal(self, placement: Placement, role: str) -> asyncio.Task[str]:
-        owner = _owner(placement, role)
+    def _renewal(self, placement: Placement, cluster: Cluster, role: str) -> asyncio.Task[str]:
+        owner = _owner(placement, cluster, role)
         task = self._issuing.get(owner)
         # One that has ended is still there until its callback has had its turn.
         if task is None or task.done():
-            task = self._issuing[owner] = asyncio.create_task(self._renew(placement, role))
+            task = self._issuing[owner] = asyncio.create_task(self._renew(placement, cluster, role))
             task.add_done_callback(partial(self._ended, owner))
         return task
 
@@ -104,28 +107,29 @@ class WorkspaceTokens:
         if self._issuing.get(owner) is task:
             del self._issuing[owner]
 
-    async def _issued(self, placement: Placement, role: str, now: datetime) -> ClusterToken:
+    async def _issued(self, placement: Placement, cluster: Cluster, role: str, now: datetime) -> ClusterToken:
         """In threads of their own: a cluster that takes its time keeps few of them, and none that others wait for."""
         async with self._turns[placement.cluster]:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, self._issue, placement, role, now)
+            issue = partial(self._issue, placement, cluster, role, now)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, issue)
 
-    async def _renew(self, placement: Placement, role: str) -> str:
+    async def _renew(self, placement: Placement, cluster: Cluster, role: str) -> str:
         now = self._now()
-        token = await self._issued(placement, role, datetime.fromtimestamp(now, UTC))
+        token = await self._issued(placement, cluster, role, datetime.fromtimestamp(now, UTC))
         ends = token.expires_at.timestamp()
         for owner in [owner for owner, held in self._held.items() if held.expires_at <= now]:
             del self._held[owner]
         # A cluster may give less than was asked for: half of what it gives is used before the next one.
         renew_at = max(ends - RENEW_SECONDS, now + (ends - now) / 2)
-        self._held[_owner(placement, role)] = _Held(token.text, ends, now, renew_at)
+        self._held[_owner(placement, cluster, role)] = _Held(token.text, ends, now, renew_at)
         return token.text
 
 
-def _owner(placement: Placement, role: str) -> _Owner:
-    return placement.workspace, placement.space, placement.cluster, placement.namespace, role
+def _owner(placement: Placement, cluster: Cluster, role: str) -> _Owner:
+    return placement.workspace, placement.space, cluster, placement.namespace, role
 
 
-def _issue(placement: Placement, role: str, now: datetime) -> ClusterToken:
+def _issue(placement: Placement, cluster: Cluster, role: str, now: datetime) -> ClusterToken:
     from django.db import close_old_connections
 
     close_old_connections()
@@ -135,6 +139,7 @@ def _issue(placement: Placement, role: str, now: datetime) -> ClusterToken:
             space=placement.space,
             namespace=placement.namespace,
             cluster=placement.cluster,
+            place=Place(UUID(cluster.uid), cluster.url, cluster.ca_pem.encode(), cluster.tls_server_name),
             role=role,
             now=now,
         )

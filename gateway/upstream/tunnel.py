@@ -12,7 +12,7 @@ from gateway.upstream.headers import incoming
 class Tunnel:
     """The cluster's end of an upgraded connection; ``headers`` are those of the 101 that the client is to be sent."""
 
-    __slots__ = ("_connection", "_exchange", "_interrupted", "headers")
+    __slots__ = ("_connection", "_exchange", "_interrupted", "_let_go", "headers")
 
     def __init__(self, headers: Headers, exchange: Exchange, connection: Connection) -> None:
         self.headers = headers
@@ -20,7 +20,7 @@ class Tunnel:
         exchange.told = StopAsyncIteration
         self._exchange = exchange
         self._connection = connection
-        self._interrupted = False
+        self._interrupted = self._let_go = False
 
     @property
     def chunks(self) -> AsyncIterator[bytes]:
@@ -31,7 +31,13 @@ class Tunnel:
         """Send, unless it has been interrupted; waits while the cluster does not keep up."""
         if not self._interrupted:
             self._connection.write_nowait(data)
-            await self._connection.drain()
+            if not self._let_go:
+                await self._connection.drain()
+
+    def let_go(self) -> None:
+        """What is written from now on is the last, and nobody waits with it; ``close`` gives the cluster the time to take it."""
+        self._let_go = True
+        self._connection.let_go()
 
     def interrupt(self) -> None:
         """End ``chunks``, and send nothing more."""

@@ -15,6 +15,9 @@ from typing import Final
 LOWEST: Final = 10**15
 """Every number is higher, and every revision of the store lower: neither is taken for the other."""
 
+EXPIRY_SECONDS: Final = 60.0
+"""How soon after a place has called its versions expired it is not believed again."""
+
 _PARTS_MAX: Final = 100_000
 """Versions that are remembered, each place counted."""
 
@@ -36,6 +39,7 @@ class MergedVersions:
         self._newest: dict[Scope, int] = {}
         self._sizes: Counter[str] = Counter()
         self._size = 0
+        self._expired: dict[tuple[Scope, str], float] = {}
 
     def number(self, scope: Scope, parts: Parts) -> str:
         """The number for these versions, the last one given where nothing has changed since."""
@@ -77,6 +81,28 @@ class MergedVersions:
         of = self._known.get(scope[0])
         known = of.get(int(version)) if of is not None and is_merged(version) else None
         return known[1] if known is not None and known[0] == scope else None
+
+    def expire(self, scope: Scope, name: str, given: float) -> bool:
+        """Whether a place is believed that says that a version has expired; that was given at ``given``, in Unix seconds.
+
+        By all who have theirs from before it said so first. Those who have got others since are not told for a while: one
+        that calls whatever it gives expired would else end what everybody else gives, again and again.
+        """
+        now, said = self._now(), self._expired.get((scope, name), float("-inf"))
+        if given <= said:
+            return True
+        if now - said < EXPIRY_SECONDS:
+            return False
+        self._expired = {key: when for key, when in self._expired.items() if now - when < EXPIRY_SECONDS}
+        self._expired[scope, name] = now
+        # Who lists now gets another number, though nothing has changed.
+        self._newest.pop(scope, None)
+        return True
+
+
+def given_at(number: str) -> float:
+    """When a number was given, in Unix seconds: in nearly all cases exactly then, and never before."""
+    return int(number) / 1_000_000
 
 
 def is_merged(version: str) -> bool:

@@ -36,15 +36,15 @@ class Form:
 
     @property
     def api_version(self) -> str:
-        """``apps/v1``."""
+        """Group and version as manifests write them: ``apps/v1``, of the core group ``v1``."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def as_kind(self) -> dict[str, str]:
-        """A ``GroupVersionKind``."""
+        """The kind as a ``GroupVersionKind``, as an AdmissionReview names it."""
         return {"group": self.group, "version": self.version, "kind": self.kind}
 
     def as_resource(self) -> dict[str, str]:
-        """A ``GroupVersionResource``."""
+        """The resource as a ``GroupVersionResource``, as an AdmissionReview names it."""
         return {"group": self.group, "version": self.version, "resource": self.plural}
 
 

@@ -164,7 +164,7 @@ class WebhookList(Endpoint):
         responses={200: page_schema(WebhookSerializer)},
     )
     def get(self, request: Request) -> Response:
-        """Oldest first."""
+        """Those of the tenant, or of the platform, the oldest first."""
         tenant = request.query_params.get("tenant", "") or token_tenant(request)
         actor = _of_tenant(request, tenant)
         return paginated_response(request, webhooks_of(actor, tenant), WebhookSerializer)

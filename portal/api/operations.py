@@ -35,7 +35,7 @@ WAITING = OpenApiParameter("waiting", bool, description="Only those that were tr
 
 
 class Me(Endpoint):
-    """Whoever asks."""
+    """Who is asking, and what they may."""
 
     @extend_schema(operation_id="getMe", summary="Who is asking, and what they may", responses={200: MeSerializer})
     def get(self, request: Request) -> Response:
@@ -92,7 +92,7 @@ class OperationList(Endpoint):
 
 
 class OperationDetail(Endpoint):
-    """One operation."""
+    """An operation of a worker, and how far it is."""
 
     @extend_schema(operation_id="getOperation", summary="Read an operation", responses={200: OperationSerializer})
     def get(self, request: Request, pk: str) -> Response:

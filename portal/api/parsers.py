@@ -24,7 +24,7 @@ _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
 
 class TooLarge(exceptions.APIException):
-    """413."""
+    """413: the body has more bytes than ``MAX_BYTES``."""
 
     status_code = 413
     default_detail = "The body is larger than one mebibyte."

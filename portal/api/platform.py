@@ -128,7 +128,7 @@ class _Detail(Endpoint):
     ),
 )
 class TierList(_List):
-    """All tiers."""
+    """The tiers that workspaces may have."""
 
     resource = _TIERS
 
@@ -156,7 +156,7 @@ class TierList(_List):
     ),
 )
 class TierDetail(_Detail):
-    """A tier."""
+    """A tier: what its workspaces may use, and what they are fenced by."""
 
     resource = _TIERS
 

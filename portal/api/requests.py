@@ -81,7 +81,7 @@ class ApproveRequest(RequestSerializer):
 
 
 class DenyRequest(RequestSerializer):
-    """Why not."""
+    """Why a request is denied; whoever asked reads it."""
 
     answer = serializers.CharField(max_length=512)
 
@@ -230,7 +230,7 @@ class RequestList(Endpoint):
 
 
 class RequestDetail(Endpoint):
-    """One request."""
+    """A request for access, with its comments."""
 
     @extend_schema(
         operation_id="getRequest",
@@ -243,7 +243,7 @@ class RequestDetail(Endpoint):
 
 
 class RequestApproval(Endpoint):
-    """A yes."""
+    """Saying yes to a request."""
 
     @extend_schema(
         operation_id="approveRequest",
@@ -261,7 +261,7 @@ class RequestApproval(Endpoint):
 
 
 class RequestDenial(Endpoint):
-    """A no."""
+    """Saying no to a request."""
 
     @extend_schema(
         operation_id="denyRequest",

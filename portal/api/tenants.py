@@ -119,7 +119,7 @@ class TenantList(Endpoint):
 
 
 class TenantDetail(Endpoint):
-    """A tenant."""
+    """A tenant that the caller may see."""
 
     conditional = True
 
@@ -196,7 +196,7 @@ class MemberList(Endpoint):
 
     @extend_schema(operation_id="listMembers", summary="List members", responses={200: page_schema(MemberSerializer)})
     def get(self, request: Request, name: str) -> Response:
-        """Owners first."""
+        """Owners first, then admins, editors and viewers."""
         _visible(request, name)
         return paginated_response(request, selectors.members_of(api_actor(request), name), MemberSerializer)
 
@@ -225,7 +225,7 @@ class MemberList(Endpoint):
 
 
 class MemberDetail(Endpoint):
-    """A membership."""
+    """A person's membership in a tenant."""
 
     conditional = True
 

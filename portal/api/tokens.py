@@ -46,7 +46,7 @@ class TokenList(Endpoint):
         responses={201: CreatedTokenSerializer},
     )
     def post(self, request: Request) -> Response:
-        """Shown once."""
+        """The answer holds the token, which is shown this once. Raises ``Forbidden`` unless asked with a session."""
         if not isinstance(request.successful_authenticator, SessionAuthentication):
             raise Forbidden("Tokens are made with a session, not with another token.")
         actor = api_actor(request)

@@ -123,7 +123,7 @@ class Prices(Endpoint):
 
     @extend_schema(operation_id="listPrices", summary="List the prices", responses={200: page_schema(PriceSerializer)})
     def get(self, request: Request) -> Response:
-        """By measure."""
+        """The prices that are set, a measure each."""
         return paginated_response(request, prices_all(), PriceSerializer)
 
     @extend_schema(

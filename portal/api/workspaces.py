@@ -127,7 +127,7 @@ class WorkspaceList(Endpoint):
 
 
 class WorkspaceDetail(Endpoint):
-    """A workspace."""
+    """A workspace of a tenant that the caller may see."""
 
     conditional = True
 
@@ -287,7 +287,7 @@ class KubeconfigDownload(Endpoint):
         return _kubeconfig_file(issued, found)
 
     def head(self, request: Request) -> HttpResponse:
-        """Issues nothing."""
+        """204, without looking anything up: a kubeconfig is issued to GET alone."""
         return HttpResponse(status=204)
 
 

@@ -51,7 +51,7 @@ class Work:
 
     @property
     def of(self) -> Sort:
-        """The list."""
+        """The list that the rows were chosen in."""
         return SORTS[self.sort]
 
     @property

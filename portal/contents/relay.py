@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import hashlib
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -19,6 +21,8 @@ from typing import Any, Final
 
 import orjson
 
+from gateway.http.keepalive import ends_unread
+from gateway.http.protocol import UNREAD_SECONDS
 from gateway.http.requestresponse import HIGH_WATER
 from gateway.upstream.client import Answer, Cluster, Limits, Upstream
 from gateway.upstream.lastwords import WebSocketWords, of_tunnel
@@ -39,6 +43,7 @@ _LIMITS: Final = Limits(connections=512, idle_connections=0)
 _STOPPING: Final = ServiceUnavailable("The portal is being restarted: open the terminal again.", retry_after=1)
 _ANSWER_MAX: Final = 64 * 1024
 _GOODBYE_SECONDS: Final = 5.0
+_LOOK_SECONDS: Final = 1.0
 _VERSION: Final = b"13"
 _MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 """What a server proves with that it has read the handshake (RFC 6455, 1.3)."""
@@ -97,7 +102,8 @@ class Relay(asyncio.Protocol):
         self._changed = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
-        self._gone = False
+        self._paused = False
+        self._gone = asyncio.Event()
         self._stopping = asyncio.Event()
         self._way: Shell | StatusError | None = None
 
@@ -113,7 +119,8 @@ class Relay(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Keep it for the API server, and let the browser wait where that does not keep up."""
         self._come += data
-        if len(self._come) > HIGH_WATER:
+        if len(self._come) > HIGH_WATER and not self._paused:
+            self._paused = True
             self._transport.pause_reading()
         self._changed.set()
 
@@ -127,7 +134,7 @@ class Relay(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The browser has gone."""
-        self._gone = True
+        self._gone.set()
         self._open.discard(self)
         self._changed.set()
         self._writable.set()
@@ -209,7 +216,7 @@ class Relay(asyncio.Protocol):
 
         async def down() -> None:
             async for data in tunnel.chunks:
-                if self._gone:
+                if self._gone.is_set():
                     return
                 words.see(data)
                 self._transport.write(data)
@@ -219,7 +226,9 @@ class Relay(asyncio.Protocol):
             async for data in self._brought():
                 await tunnel.write(data)
 
-        tasks = [asyncio.ensure_future(each) for each in (down(), up(), self._stopping.wait())]
+        # An API server that takes nothing keeps no browser that has gone.
+        ways = (down(), up(), self._until_gone(), self._stopping.wait())
+        tasks = [asyncio.ensure_future(each) for each in ways]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -232,15 +241,30 @@ class Relay(asyncio.Protocol):
             self._transport.write(words.say(_STOPPING))
 
     async def _brought(self) -> AsyncIterator[bytes]:
-        while not self._gone:
+        while not self._gone.is_set():
             self._changed.clear()
             if self._come:
                 data, self._come = bytes(self._come), bytearray()
-                if not self._transport.is_closing():
+                if self._paused and not self._transport.is_closing():
+                    self._paused = False
                     self._transport.resume_reading()
                 yield data
             else:
                 await self._changed.wait()
+
+    async def _until_gone(self) -> None:
+        """Until the browser has hung up, also behind what nobody takes any of for long, or has been cut off."""
+        taken = time.monotonic()
+        while not self._gone.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._gone.wait(), _LOOK_SECONDS)
+            hung_up = cut_off = False
+            if self._paused and not self._transport.is_closing():
+                hung_up, cut_off = ends_unread(self._transport.get_extra_info("socket"))
+            if not hung_up:
+                taken = time.monotonic()
+            if cut_off or time.monotonic() - taken > UNREAD_SECONDS:
+                return
 
     # What is said from here.
 

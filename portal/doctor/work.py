@@ -28,7 +28,7 @@ _CHECKPOINT: Final = timedelta(minutes=10)
 
 
 def cache() -> Iterator[Finding]:
-    """Redis answers."""
+    """Whether Redis answers, and is new enough."""
     client = redis.Redis.from_url(settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2)
     try:
         version = str(client.info("server")["redis_version"])

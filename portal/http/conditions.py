@@ -15,7 +15,7 @@ _LIST: Final = re.compile(rf"\s*{_TAG.pattern}\s*(?:,\s*{_TAG.pattern}\s*)*")
 
 
 class ChangedMeanwhile(StatusError):
-    """412."""
+    """412: the object is no longer the one that ``If-Match`` names (RFC 9110, 13.1.1)."""
 
     code = 412
     reason = "PreconditionFailed"

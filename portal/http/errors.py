@@ -104,7 +104,7 @@ def problem(
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Django's 400."""
+    """Django's handler of 400, as a page or a problem (RFC 9457)."""
     return answer(request, 400)
 
 

@@ -45,7 +45,7 @@ class Clock:
         self._begun = time.perf_counter()
 
     def seconds(self) -> float:
-        """By now."""
+        """Seconds since it was made."""
         return time.perf_counter() - self._begun
 
 

@@ -185,7 +185,7 @@ class _NoEchoTextarea(forms.Textarea):
     """Never shows again what was typed."""
 
     def format_value(self, value: Any) -> str:
-        """Nothing."""
+        """Nothing, whatever was typed."""
         return ""
 
 

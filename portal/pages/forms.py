@@ -247,7 +247,7 @@ class QuantitiesField(forms.CharField):
         """The service checks the quantities themselves."""
 
     def prepare_value(self, value: Any) -> Any:
-        """Lines again."""
+        """The quantities as lines, as they are typed."""
         return "\n".join(f"{key}: {amount}" for key, amount in value.items()) if isinstance(value, dict) else value
 
 
@@ -257,7 +257,7 @@ class ListField(forms.CharField):
     widget = forms.Textarea(attrs={"class": "mono", "rows": 10, "spellcheck": "false"})
 
     def to_python(self, value: Any) -> Any:
-        """The list."""
+        """The list that the text holds. Raises ``ValidationError`` for anything else."""
         try:
             parsed = json.loads(value or "[]")
         except (ValueError, RecursionError) as error:
@@ -273,7 +273,7 @@ class ListField(forms.CharField):
         """The service checks what is in it."""
 
     def prepare_value(self, value: Any) -> Any:
-        """Text again."""
+        """The list as indented JSON."""
         return json.dumps(value, indent=2) if isinstance(value, list) else value
 
 

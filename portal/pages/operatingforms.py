@@ -31,7 +31,7 @@ class NamesField(forms.CharField):
     """Names between blanks, commas or line ends."""
 
     def clean(self, value: Any) -> Any:
-        """The names."""
+        """The names as a list. Raises ``ValidationError``."""
         return [name for name in re.split(r"[\s,]+", super().clean(value)) if name]
 
 

@@ -133,7 +133,7 @@ class ApproveForm(forms.Form):
 
 
 class DenyForm(forms.Form):
-    """Why not."""
+    """Why a request is denied; whoever asked reads it."""
 
     answer = forms.CharField(
         max_length=512,

@@ -24,7 +24,7 @@ _BYTEA, _INT8, _TEXT = 17, 20, 25
 
 
 class Texts:
-    """A ``text[]``."""
+    """A parameter of the type ``text[]``."""
 
     __slots__ = ("items",)
 

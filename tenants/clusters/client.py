@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 from uuid import UUID
 
@@ -258,6 +258,21 @@ def client_with(access: RegisteredCluster) -> ClusterClient:
 def access_to(cluster: Cluster) -> RegisteredCluster:
     """What the stored credential is; it stays in memory. Raises ``ClusterUnusable``."""
     return _pool_of(cluster).access
+
+
+class Place(NamedTuple):
+    """Where a registered cluster is, and whom it has to show to be: what has another is another one, whatever its name."""
+
+    cluster: UUID
+    server: str
+    authority: bytes
+    server_name: str
+
+
+def place_of(cluster: Cluster) -> Place:
+    """By the stored credential. Raises ``ClusterUnusable``."""
+    access = access_to(cluster)
+    return Place(cluster.pk, access.server, access.certificate_authority, access.server_name)
 
 
 def object_path(

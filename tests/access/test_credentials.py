@@ -77,7 +77,7 @@ def call(cluster, token: str, path: str) -> int:
     context = ssl.create_default_context(cadata=cluster.proxy.ca.cert_pem.bytes().decode())
     request = urllib.request.Request(f"{cluster.proxy.url}{path}", headers={"Authorization": f"Bearer {token}"})
     try:
-        return urllib.request.urlopen(request, context=context, timeout=60).status
+        return urllib.request.urlopen(request, context=context, timeout=300).status
     except urllib.error.HTTPError as error:
         return error.code
 
@@ -172,7 +172,7 @@ def test_a_revoked_credential_dies_alone(cluster, workspace, alice):
     revoked = credential_revoke(actor=actor_of(alice), jti=first.credential.jti, now=timezone.now())
     assert revoked.revoked_at is not None
     assert revoked.revocation_confirmed_at is not None
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while call(cluster, token_of(first), path) != 401:
         assert time.monotonic() < end
         time.sleep(0.3)
@@ -194,7 +194,7 @@ def test_credentials_end_with_the_membership_that_gave_them(cluster, workspace, 
     low = issue(bob, workspace)
     membership_remove(actor=actor_of(alice), tenant="acme", user=bob)
     assert credentials_expire(now=timezone.now()) == 2
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while {call(cluster, token_of(his), path), call(cluster, token_of(low), path)} != {401}:
         assert time.monotonic() < end
         time.sleep(0.3)
@@ -250,7 +250,7 @@ def test_after_suspension_and_resume_earlier_tokens_stay_dead(cluster, workspace
     assert Credential.objects.get().revoked_at is not None
     workspace_resume(actor=OPERATOR, workspace_id=workspace.id)
     workspace = cluster.settle(workspace, Phase.READY)
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while call(cluster, token, path) != 401:
         assert time.monotonic() < end
         time.sleep(0.3)

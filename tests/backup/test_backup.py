@@ -385,7 +385,7 @@ def test_the_audit_is_whole_after_a_restore_and_its_checkpoints_say_what_was_cut
     assert "globex:" in house.manage("audit", "verify")
     written = house.folder / "audit-checkpoints.jsonl"
     process = house.begin("audit", "verify", "--checkpoints", str(written))
-    said, _ = process.communicate(timeout=120)
+    said, _ = process.communicate(timeout=300)
     assert process.returncode == 1
     assert "globex: " in said.partition("checkpoints")[2]
     # The documented way on: the old file is kept, and a new one is begun.

@@ -44,7 +44,7 @@ async def test_a_round_that_ends_ends_nobody_in_the_middle_of_a_question(
     history.wishes.append(Wish(0, 0, "make", "acme", "w0", "kept", "w0-id"))
     operator = asyncio.create_task(operate(speaker, history, random.Random(1)))
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             await arrived.wait()
             operator.cancel()
             await pause(0)

@@ -158,7 +158,7 @@ class Conversation:
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Wait for what a server does in its own time."""
-        eventually(condition, within=60)
+        eventually(condition)
 
 
 def stable(text: str) -> str:

@@ -288,7 +288,7 @@ def test_its_processes_run_as_the_manifests_say(tmp_path: Path) -> None:
         }
         templates = {name.removeprefix("tenantry-").split("-")[0]: template for name, template in pods(objects)}
         with Node(tmp_path, objects, ports) as node:
-            assert node.start("bootstrap", templates["bootstrap"]).wait(120) == 0, node.log("bootstrap")
+            assert node.start("bootstrap", templates["bootstrap"]).wait(300) == 0, node.log("bootstrap")
             assert json.loads(node.log("bootstrap").splitlines()[-1])["operator_password"]
             for part in PARTS:
                 node.start(part, templates[part], claims=("data",) if part == "worker" else ())
@@ -310,7 +310,7 @@ def _drains(node: Node) -> None:
     """Every part ends by itself when it is told to, and says nothing that it should not."""
     for name, process in zip(node.names, node.processes, strict=True):
         process.terminate()
-        process.wait(60)
+        process.wait(300)
         assert "Read-only file system" not in node.log(name), node.log(name)
         assert "Traceback" not in node.log(name), node.log(name)
 

@@ -19,7 +19,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from kube.authentication import pki
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 """Seconds after which a test gives up waiting for what must come."""
 
 
@@ -87,7 +87,7 @@ class Caller:
             self.context.load_cert_chain(certificate, key)
 
     def open(
-        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None, timeout: float = 20
+        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None, timeout: float = PATIENCE
     ) -> HTTPResponse:
         connection = HTTPSConnection(self.host, context=self.context, timeout=timeout)
         fields = {"Accept": "application/json", "User-Agent": "tests/1", **(headers or {})}

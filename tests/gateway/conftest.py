@@ -106,7 +106,7 @@ def start(folder: Path, database: str, *flags: str) -> Server:
 
 def stop(server: Server) -> int:
     server.process.send_signal(signal.SIGTERM)
-    return server.process.wait(timeout=60)
+    return server.process.wait(timeout=300)
 
 
 @pytest.fixture(scope="session")

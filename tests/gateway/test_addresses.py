@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 
-import pytest
 import yaml
 
 from tests.apiserver import OwnApiserver, running, started
@@ -34,17 +33,16 @@ def second(server: OwnApiserver, *flags: str) -> tuple[subprocess.Popen[bytes], 
         except OSError:
             return False
 
-    eventually(ready, within=60)
+    eventually(ready)
     return process, speaker, url
 
 
 def end(process: subprocess.Popen[bytes], speaker: Speaker) -> None:
     speaker.close()
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=60) in (0, -signal.SIGTERM)
+    assert process.wait(timeout=300) in (0, -signal.SIGTERM)
 
 
-@pytest.mark.timeout(300)
 def test_the_address_stays_while_another_server_runs_and_moves_when_asked() -> None:
     """The first one's stays and the second says so; ``--external-url`` asks for another; who is alone has his own."""
     with migrated("addresses") as database, running(database) as server:
@@ -70,7 +68,7 @@ def test_the_address_stays_while_another_server_runs_and_moves_when_asked() -> N
 
         server.admin.close()
         server.processes[0].send_signal(signal.SIGKILL)
-        server.processes[0].wait(timeout=30)
+        server.processes[0].wait(timeout=300)
         # It was killed, and nothing of it keeps the address.
         process, speaker, url = second(server)
         assert address(server) == url

@@ -167,7 +167,7 @@ def test_lightkube_lives_through_a_whole_life(light: lightkube.Client) -> None:
     light.replace(light.get(ConfigMap, "c"))
     assert [item.data for item in light.list(ConfigMap, labels={"a": "b"}, chunk_size=1)] == [{"a": "2", "b": "3"}]
     light.delete(ConfigMap, "c", cascade=CascadeType.BACKGROUND)
-    looking.join(8)
+    looking.join(300)
     assert seen == LIFE
     with pytest.raises(ApiError) as caught:
         light.get(ConfigMap, "c")

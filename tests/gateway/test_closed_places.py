@@ -195,7 +195,7 @@ async def test_a_deletion_goes_no_further_until_the_door_opens(
     make, seeds, _ = DELETIONS[deletion]
     async with served(tmp_path, background=False) as (runtime, database):
         door(database, kind, namespace, closed=True)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while not runtime.suspensions.holds(SPACE, PLACE):
                 await asyncio.sleep(0.01)
             made = seeds()
@@ -235,7 +235,7 @@ async def test_a_workspace_that_is_deleted_ends_behind_its_own_closed_door(tmp_p
         held, body = config_map("held", "gone", namespace=OURS)
         body["metadata"] |= {**DELETED, "finalizers": [FOREGROUND]}
         namespace = _namespace(SPACE, OURS, **DELETED)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while not runtime.suspensions.holds(SPACE, OURS):
                 await asyncio.sleep(0.01)
             await runtime.store.commit(Create(held, body), Create(*namespace))

@@ -44,7 +44,7 @@ def test_a_request_leaves_no_cycles(
     admin: Caller, alice: Caller, globex: str, namespace: str, method: str, path: str, body: object, status: int
 ) -> None:
     assert alice.post(MAPS.format(namespace), config_map("one")).status == 201
-    connection = HTTPSConnection(alice.host, context=alice.context, timeout=60)
+    connection = HTTPSConnection(alice.host, context=alice.context, timeout=300)
     kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
     left, answers = [], []
     while len(left) < ROUNDS and min(left, default=TIMES) >= TIMES:

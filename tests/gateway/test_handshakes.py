@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from OpenSSL import SSL
 
 from gateway.http.handshakes import Session, TlsError, Trust
-from gateway.http.tlsconnection import TlsConnection
+from gateway.http.tlsconnection import GOODBYE_SECONDS, LAST_WORDS_SECONDS, TlsConnection
 from kube.authentication import pki
 
 
@@ -233,7 +233,7 @@ async def served(trust: Trust) -> AsyncIterator[tuple[tuple[str, int], set[TlsCo
 
 
 async def test_both_sides_hear_each_other_and_the_end(trust: Trust) -> None:
-    async with served(trust) as (address, shaking, came), asyncio.timeout(60):
+    async with served(trust) as (address, shaking, came), asyncio.timeout(300):
         reader, writer = await asyncio.open_connection(*address, ssl=trustful())
         for word in (b"hello", b"y" * 200_000):
             writer.write(word)
@@ -248,7 +248,7 @@ async def test_both_sides_hear_each_other_and_the_end(trust: Trust) -> None:
 @pytest.mark.parametrize("size", [0, 1, 3_000_000])
 async def test_who_is_hung_up_on_has_all_of_the_answer_though_it_still_speaks(trust: Trust, size: int) -> None:
     """A socket closed with bytes unread would take back what is on its way."""
-    async with served(trust) as (address, _, came), asyncio.timeout(60):
+    async with served(trust) as (address, _, came), asyncio.timeout(300):
         reader, writer = await asyncio.open_connection(*address, ssl=trustful())
         writer.write(b"close %d" % size)
         await writer.drain()
@@ -262,7 +262,7 @@ async def test_who_is_hung_up_on_has_all_of_the_answer_though_it_still_speaks(tr
 
 async def test_who_does_not_hang_up_is_hung_up_on(trust: Trust) -> None:
     """The client keeps its half open: the server's patience ends."""
-    async with served(trust) as (address, _, came), asyncio.timeout(60):
+    async with served(trust) as (address, _, came), asyncio.timeout(300):
         reader, writer = await asyncio.open_connection(*address, ssl=trustful())
         writer.write(b"close 5")
         assert await reader.readexactly(5) == b"xxxxx"
@@ -272,10 +272,66 @@ async def test_who_does_not_hang_up_is_hung_up_on(trust: Trust) -> None:
         writer.close()
 
 
+class Steps:
+    """An event loop's clock and a socket, which go on when a test says so."""
+
+    def __init__(self) -> None:
+        self.now, self.due, self.aborted = 0.0, 0.0, False
+        self.call: Callable[[], None] = lambda: None
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, delay: float, call: Callable[[], None]) -> Steps:
+        self.due, self.call = self.now + delay, call
+        return self
+
+    def go_on(self) -> None:
+        self.now = self.due
+        self.call()
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def write(self, data: bytes) -> None:
+        """Sent."""
+
+    def is_closing(self) -> bool:
+        return self.aborted
+
+    write_eof = resume_reading = cancel = lambda self: None
+
+
+def test_who_still_sends_is_let_finish_but_not_for_ever(trust: Trust) -> None:
+    """Whoever is refused for the length of a body sends the rest of it before it reads the answer."""
+    steps = Steps()
+    end = TlsConnection(Echo(), trust, steps, set())  # type: ignore[arg-type]
+    end.connection_made(steps)  # type: ignore[arg-type]
+    end._clock = None
+    end.close()
+    for _ in range(5):
+        end.data_received(b"more of a body")
+        steps.go_on()
+        assert not steps.aborted
+    while not steps.aborted:
+        end.data_received(b"and more")
+        steps.go_on()
+    assert steps.now == LAST_WORDS_SECONDS
+    silent = TlsConnection(Echo(), trust, steps, set())  # type: ignore[arg-type]
+    silent.connection_made(steps)  # type: ignore[arg-type]
+    silent._clock, steps.aborted, begun = None, False, steps.now
+    silent.close()
+    steps.go_on()
+    assert (steps.aborted, steps.now - begun) == (True, GOODBYE_SECONDS)
+
+
 @pytest.mark.parametrize("last", ["its end", "no TLS", "the end of TLS"])
 async def test_who_takes_nothing_is_hung_up_on_whatever_it_said_last(trust: Trust, last: str) -> None:
     """A socket that is only closed waits for ever until all that was written is taken."""
-    async with served(trust) as (address, _, came), asyncio.timeout(60):
+    async with served(trust) as (address, _, came), asyncio.timeout(300):
         line = Line(trust)
         reader, writer = await asyncio.open_connection(*address)
         while not attempt(line.client.do_handshake):
@@ -304,7 +360,7 @@ async def test_who_takes_nothing_is_hung_up_on_whatever_it_said_last(trust: Trus
 
 async def test_who_speaks_without_tls_is_told(trust: Trust) -> None:
     """As kube-apiserver tells it."""
-    async with served(trust) as (address, shaking, _), asyncio.timeout(60):
+    async with served(trust) as (address, shaking, _), asyncio.timeout(300):
         reader, writer = await asyncio.open_connection(*address)
         writer.write(b"GET /version HTTP/1.1\r\nhost: x\r\n\r\n")
         answer = await reader.read(-1)

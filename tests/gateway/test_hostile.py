@@ -146,7 +146,7 @@ class Connected:
     """One connection, opened again when the server has closed it."""
 
     def __init__(self, caller: Caller) -> None:
-        self._connection = HTTPSConnection(caller.host, context=caller.context, timeout=60)
+        self._connection = HTTPSConnection(caller.host, context=caller.context, timeout=300)
 
     def send(self, asked: Asked) -> tuple[int, bytes]:
         method, path, body, media = asked

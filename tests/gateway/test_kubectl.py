@@ -67,7 +67,7 @@ class Kubectl:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=90,
+            timeout=300,
             check=False,
         )
         heard = done.stdout + done.stderr

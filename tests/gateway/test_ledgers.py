@@ -226,7 +226,7 @@ async def test_nobody_waits_for_what_ends_and_all_of_a_moment_share_a_commit(dat
         for number in range(20):
             one.quotas.touch_soon(one.place, f"p{number}")
         assert one.store.commits == commits, "the answer is not kept waiting"
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(300):
             while one.store.commits == commits:
                 await asyncio.sleep(0.01)
         usage = (await read_book(other.store, other.place.space)).usage(other.place)
@@ -278,7 +278,7 @@ async def test_however_many_end_at_once_a_commit_notes_some_of_them(
         commits, noted = one.store.commits, list[int]()
         for number in range(20):
             one.quotas.touch_soon(one.place, f"p{number:02}")
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(300):
             while not noted or noted[-1] < 20:
                 await asyncio.sleep(0.01)
                 usage = (await read_book(one.store, one.place.space)).usage(one.place)

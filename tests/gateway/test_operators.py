@@ -74,7 +74,7 @@ def kubectl(server: Server, gina: Caller, tmp_path: Path) -> Kubectl:
     def run(*words: str, given: Any = None, fails: bool = False) -> str:
         text = json.dumps(given) if given is not None else None
         done = subprocess.run(
-            ["kubectl", *words], input=text, env=environment, capture_output=True, text=True, timeout=90, check=False
+            ["kubectl", *words], input=text, env=environment, capture_output=True, text=True, timeout=300, check=False
         )
         assert (done.returncode != 0) is fails, done.stdout + done.stderr
         return done.stdout + done.stderr
@@ -85,7 +85,7 @@ def kubectl(server: Server, gina: Caller, tmp_path: Path) -> Kubectl:
 def test_kubectl_uses_a_kind_as_soon_as_it_is_established(kubectl: Kubectl, gina: Caller) -> None:
     kubectl("apply", "-f", "-", given=GREENHOUSE)
     name = "crd/greenhouses.example.com"
-    assert "condition met" in kubectl("wait", "--for=condition=Established", name, "--timeout=60s")
+    assert "condition met" in kubectl("wait", "--for=condition=Established", name, "--timeout=240s")
     body = custom("Greenhouse", "north", {"crop": "tomato"})
     assert "serverside-applied" in kubectl("apply", "--server-side", "-f", "-", given=body)
     assert "unchanged" in kubectl("apply", "-f", "-", given=GREENHOUSE)
@@ -104,7 +104,7 @@ def test_kubectl_uses_a_kind_as_soon_as_it_is_established(kubectl: Kubectl, gina
     assert "What is grown" in kubectl("explain", "gh.spec")
     assert "greenhouses" in kubectl("api-resources", "--api-group=example.com")
     assert "patched" in kubectl("patch", "gh", "north", "--type=merge", "-p", '{"spec":{"crop":"bean"}}')
-    assert "deleted" in kubectl("delete", name, "--timeout=60s")
+    assert "deleted" in kubectl("delete", name, "--timeout=240s")
     assert "NotFound" in kubectl("get", "greenhouses.v1.example.com", fails=True)
 
 
@@ -159,10 +159,10 @@ def operator(server: Server, gina: Caller, tmp_path: Path) -> Iterator[None]:
         daemon=True,
     )
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(300)
     yield
     stop.set()
-    thread.join(15)
+    thread.join(300)
     assert not thread.is_alive()
 
 

@@ -370,7 +370,7 @@ def test_the_process_ends_with_a_server_that_is_killed(server: Server, tmp_path:
     assert children
     running.process.kill()
     running.process.wait()
-    deadline = time.monotonic() + 100
+    deadline = time.monotonic() + 300
     while any(map(_runs, children)):
         assert time.monotonic() < deadline
         time.sleep(0.05)

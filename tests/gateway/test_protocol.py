@@ -38,12 +38,12 @@ class Served:
 
     async def read(self) -> bytes:
         """Everything until the server hangs up."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             return await self.reader.read()
 
     async def answer(self) -> bytes:
         """One answer with a length, or as far as it goes."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             head = await self.reader.readuntil(b"\r\n\r\n")
             length = next(line for line in head.split(b"\r\n") if line.startswith(b"content-length: "))
             return head + await self.reader.readexactly(int(length[16:]))
@@ -75,7 +75,7 @@ async def served(serve: Serve) -> AsyncIterator[Served]:
 
 async def until(condition: Callable[[], object]) -> None:
     """Wait for what the server comes to."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while not condition():
             await asyncio.sleep(0.01)
 
@@ -292,7 +292,7 @@ async def test_an_answer_that_goes_on_comes_in_chunks() -> None:
 
     async with served(stream) as client:
         client.send(GOOD)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             said = await client.reader.readuntil(b"0\r\n\r\n")
         assert said == b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"
 
@@ -312,7 +312,7 @@ async def test_who_does_not_read_is_not_written_to() -> None:
 
     async with served(pour) as client:
         client.send(GOOD.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n"))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             assert await clogged < 64 * 1024 * 1024
         assert (await client.read()).endswith(b"4\r\nlast\r\n0\r\n\r\n")
 
@@ -329,7 +329,7 @@ async def test_the_end_of_a_client_is_noticed() -> None:
         client.send(GOOD)
         await client.reader.readuntil(b"\r\n\r\n")
         client.writer.close()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             assert await noticed
 
 
@@ -357,7 +357,7 @@ async def test_who_asks_on_without_reading_is_hung_up_on() -> None:
         asked += 1
         await cycle.send_response(200, (), b"x" * 16_000_000)
 
-    async with served(pour) as client, asyncio.timeout(60):
+    async with served(pour) as client, asyncio.timeout(300):
         client.send(GOOD * 2)
         while asked < 2 or not client.connection.is_writing_paused:
             await asyncio.sleep(0.01)

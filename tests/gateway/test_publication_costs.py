@@ -110,7 +110,7 @@ class Source:
             self._changed.set()
 
     async def _until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(300):
             while not holds():
                 self._changed.clear()
                 await self._changed.wait()

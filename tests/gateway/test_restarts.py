@@ -97,7 +97,7 @@ class Watcher(threading.Thread):
 
 
 def connection_of(space: Speaker) -> HTTPSConnection:
-    return HTTPSConnection(urlsplit(space.url).netloc, context=space.context, timeout=60)
+    return HTTPSConnection(urlsplit(space.url).netloc, context=space.context, timeout=300)
 
 
 def listeners(url: str) -> int:
@@ -120,21 +120,21 @@ def test_servers_take_turns_on_one_port_and_nobody_notices() -> None:
             thread.start()
         for workers in (2, 1):
             asked = sum(caller.asked for caller in callers)
-            assert eventually(lambda asked=asked: sum(each.asked for each in callers) > asked + 50, within=120)
+            assert eventually(lambda asked=asked: sum(each.asked for each in callers) > asked + 50)
             before = server.processes[-1]
             server.processes.append(started(server, workers=workers, flags=FLAGS))
-            assert eventually(lambda: listeners(server.url) >= 2, within=120)
+            assert eventually(lambda: listeners(server.url) >= 2)
             before.terminate()
-            assert before.wait(timeout=120) in (0, -signal.SIGTERM)
-            assert eventually(lambda: listeners(server.url) == 1, within=60)
+            assert before.wait(timeout=300) in (0, -signal.SIGTERM)
+            assert eventually(lambda: listeners(server.url) == 1)
         asked = sum(caller.asked for caller in callers)
-        assert eventually(lambda: sum(each.asked for each in callers) > asked + 50, within=120)
+        assert eventually(lambda: sum(each.asked for each in callers) > asked + 50)
         stop.set()
         for caller in callers:
-            caller.join(60)
+            caller.join(300)
         made = {name for caller in callers for name in caller.made}
         assert [failure for caller in callers for failure in caller.failures] == []
-        assert eventually(lambda: all(made <= watcher.seen.keys() for watcher in watchers), within=60)
+        assert eventually(lambda: all(made <= watcher.seen.keys() for watcher in watchers))
         assert [error for watcher in watchers for error in watcher.errors] == []
         assert all(set(watcher.seen.values()) == {1} for watcher in watchers)
         assert all(watcher.ended >= 1 for watcher in watchers)
@@ -147,7 +147,7 @@ def test_a_server_that_stops_says_so_first_and_serves_until_then() -> None:
         probe = space.at("")
         try:
             server.processes[0].terminate()
-            assert eventually(lambda: probe.send("GET", "/readyz").status == 503, within=60)
+            assert eventually(lambda: probe.send("GET", "/readyz").status == 503)
             assert "[-]shutdown failed" in probe.send("GET", "/readyz").body
             assert probe.send("GET", "/livez").status == 200
             answer = space.send("POST", AT, {"metadata": {"name": "late"}})
@@ -161,7 +161,7 @@ def test_a_server_that_stops_says_so_first_and_serves_until_then() -> None:
 def test_a_port_that_is_not_shared_is_refused_with_the_remedy() -> None:
     with migrated("taken") as database, running(database) as server:
         second = started(server, flags=FLAGS, stderr=subprocess.PIPE)
-        _, said = second.communicate(timeout=120)
+        _, said = second.communicate(timeout=300)
         assert second.returncode != 0
         assert b"--secure-port" in said
         assert b"--permit-port-sharing" in said

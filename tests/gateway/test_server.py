@@ -27,7 +27,7 @@ def test_taken_port_is_one_line_that_says_what_to_do(server: Server, tmp_path: P
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 1
     lines = done.stderr.strip().splitlines()
@@ -44,7 +44,7 @@ def test_default_tenant_system_is_refused_at_start(server: Server) -> None:
         env={**os.environ, "DATABASE_URL": server.database},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 1
 

@@ -57,7 +57,7 @@ def in_thread(server):
         yield server
     finally:
         server.shutdown()
-        thread.join(5)
+        thread.join(300)
         server.server_close()
 
 
@@ -141,7 +141,7 @@ class Kubectl:
         command = [str(KUBECTL), f"--kubeconfig={path}", f"--server={self.server.url}", *arguments]
         environment = {**os.environ, "HOME": str(self.server.folder)}
         done = subprocess.run(
-            command, env=environment, input=text, capture_output=True, text=True, timeout=120, check=False
+            command, env=environment, input=text, capture_output=True, text=True, timeout=300, check=False
         )
         assert (done.returncode == 0) is check, done.stderr
         return done.stdout if check else done.stderr

@@ -61,7 +61,7 @@ async def until_sent(tunnel: Tunnel, size: int) -> None:
 async def test_a_silent_tunnel_has_one_task() -> None:
     """A thousand shells would have two thousand."""
     tunnel = Tunnel()
-    async with served(tunnel.serve) as client, asyncio.timeout(60):
+    async with served(tunnel.serve) as client, asyncio.timeout(300):
         before = len(asyncio.all_tasks())
         await begun(tunnel, client)
         assert len(asyncio.all_tasks()) == before + 1
@@ -75,7 +75,7 @@ async def test_a_silent_tunnel_has_one_task() -> None:
 
 async def test_what_comes_while_something_is_handed_on_follows_it() -> None:
     tunnel = Tunnel()
-    async with served(tunnel.serve) as client, asyncio.timeout(60):
+    async with served(tunnel.serve) as client, asyncio.timeout(300):
         await begun(tunnel, client)
         whole = b"".join(b"%06d" % number for number in range(100_000))
         tunnel.open.clear()
@@ -92,7 +92,7 @@ async def test_what_comes_while_something_is_handed_on_follows_it() -> None:
 
 async def test_a_client_waits_for_whoever_takes_nothing() -> None:
     tunnel = Tunnel()
-    async with served(tunnel.serve) as client, asyncio.timeout(60):
+    async with served(tunnel.serve) as client, asyncio.timeout(300):
         await begun(tunnel, client)
         tunnel.open.clear()
         client.send(b"x" * 20_000_000)
@@ -108,7 +108,7 @@ async def test_a_client_waits_for_whoever_takes_nothing() -> None:
 
 async def test_what_was_sent_before_hanging_up_is_handed_on() -> None:
     tunnel = Tunnel()
-    async with served(tunnel.serve) as client, asyncio.timeout(60):
+    async with served(tunnel.serve) as client, asyncio.timeout(300):
         await begun(tunnel, client)
         tunnel.open.clear()
         client.send(b"last words")
@@ -125,7 +125,7 @@ async def test_what_was_sent_before_hanging_up_is_handed_on() -> None:
 @pytest.mark.parametrize("how", ["hangs up", "cannot be handed on"])
 async def test_a_stream_ends_with_its_client(how: str) -> None:
     tunnel = Tunnel()
-    async with served(tunnel.serve) as client, asyncio.timeout(60):
+    async with served(tunnel.serve) as client, asyncio.timeout(300):
         await begun(tunnel, client)
         if how == "hangs up":
             client.writer.close()
@@ -139,7 +139,7 @@ async def test_a_stream_ends_with_its_client(how: str) -> None:
 
 async def test_a_server_that_stops_is_no_client_that_goes() -> None:
     tunnel = Tunnel()
-    async with served(tunnel.serve) as client, asyncio.timeout(60):
+    async with served(tunnel.serve) as client, asyncio.timeout(300):
         await begun(tunnel, client)
         (task,) = client.state.tasks
         task.cancel()

@@ -127,7 +127,7 @@ def is_known(who: Caller, name: str) -> bool:
 
 @contextmanager
 def kept_open(who: Caller) -> Iterator[HTTPSConnection]:
-    connection = HTTPSConnection(who.host, context=who.context, timeout=60)
+    connection = HTTPSConnection(who.host, context=who.context, timeout=300)
     try:
         yield connection
     finally:
@@ -282,7 +282,7 @@ def test_resumed_session_brings_no_certificate_of_a_removed_authority_back(trust
 
     def connected(session: ssl.SSLSession | None) -> tuple[ssl.SSLSession | None, bytes]:
         with (
-            socket.create_connection((host, int(port)), timeout=60) as raw,
+            socket.create_connection((host, int(port)), timeout=300) as raw,
             before.context.wrap_socket(raw, server_hostname=host, session=session) as connection,
         ):
             connection.sendall(f"GET /version HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())

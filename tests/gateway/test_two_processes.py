@@ -49,7 +49,7 @@ def test_every_watcher_sees_every_event_once_and_in_order(apiserver: OwnApiserve
     for thread in (*watchers, *writers):
         thread.start()
     for thread in (*writers, *watchers):
-        thread.join(30)
+        thread.join(300)
     stories = [
         [(e["type"], e["object"]["metadata"]["name"], int(e["object"]["metadata"]["resourceVersion"])) for e in events]
         for events in seen

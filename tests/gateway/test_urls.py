@@ -199,7 +199,7 @@ def test_two_pipelined_requests_are_two_requests(alice: Caller) -> None:
     two = b"GET /api/v1/namespaces HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     host, port = alice.host.split(":")
     with (
-        socket.create_connection((host, int(port)), timeout=60) as plain,
+        socket.create_connection((host, int(port)), timeout=300) as plain,
         alice.context.wrap_socket(plain, server_hostname=host) as connection,
     ):
         connection.sendall(one + two)

@@ -287,7 +287,7 @@ def test_right_that_ends_while_a_body_trickles_in_ends_the_write(server: Server,
     assert alice.post(bindings, binding).status == 201
     sonja = server.user("acme", "sonja")
     body = json.dumps(config_map("slow")).encode()
-    connection = HTTPSConnection(sonja.host, context=sonja.context, timeout=60)
+    connection = HTTPSConnection(sonja.host, context=sonja.context, timeout=300)
     connection.putrequest("POST", maps)
     connection.putheader("Content-Type", "application/json")
     connection.putheader("Content-Length", str(len(body)))

@@ -293,7 +293,7 @@ def test_kubectl_makes_enters_nests_and_deletes_workspaces(server: Server, olga:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=90,
+            timeout=300,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
@@ -301,16 +301,16 @@ def test_kubectl_makes_enters_nests_and_deletes_workspaces(server: Server, olga:
 
     within = ("--server", f"{server.url}/clusters/root:umbrella:cli")
     kubectl("apply", "-f", "-", given=workspace("cli"))
-    kubectl("wait", "--for=jsonpath={.status.phase}=Ready", "workspace/cli", "--timeout=60s")
+    kubectl("wait", "--for=jsonpath={.status.phase}=Ready", "workspace/cli", "--timeout=240s")
     assert "Ready" in kubectl("get", "ws")
     kubectl(*within, "create", "configmap", "here", "--from-literal=a=1")
     assert "configmap/here\n" in kubectl(*within, "get", "configmaps", "-o", "name")
     assert "here" not in kubectl("get", "configmaps", "-o", "name")
     kubectl(*within, "apply", "-f", "-", given=workspace("inner"))
-    kubectl(*within, "wait", "--for=jsonpath={.status.phase}=Ready", "ws/inner", "--timeout=60s")
+    kubectl(*within, "wait", "--for=jsonpath={.status.phase}=Ready", "ws/inner", "--timeout=240s")
     nested = ("--server", f"{server.url}/clusters/root:umbrella:cli:inner")
     assert kubectl(*nested, "auth", "can-i", "create", "namespaces") == "yes\n"
-    kubectl("delete", "workspace", "cli", "--timeout=60s")
+    kubectl("delete", "workspace", "cli", "--timeout=240s")
     assert "cli" not in kubectl("get", "ws", "-o", "name")
 
 

@@ -270,5 +270,5 @@ def server(catalog: Catalog, documents: Documents) -> Iterator[str]:
 def test_kubectl_understands_the_documents(server: str, tmp_path: Any, arguments: list[str], shown: str) -> None:
     """TS15: discovery, explain and tables, by the real binary."""
     command = ["kubectl", "--server", server, f"--cache-dir={tmp_path}", "--kubeconfig=/dev/null", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert shown in " ".join(done.stdout.split()), done.stderr + done.stdout

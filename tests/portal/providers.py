@@ -48,12 +48,12 @@ class Provider:
 
     def person(self, subject: str, **claims: object) -> None:
         """Make somebody known, or change what is said of them."""
-        answer = requests.put(f"{self.url}/users/{subject}", json=claims, verify=self.ca, timeout=60)
+        answer = requests.put(f"{self.url}/users/{subject}", json=claims, verify=self.ca, timeout=300)
         assert answer.status_code == 204
 
     def consent(self, address: str, subject: str) -> str:
         """Sign in there as ``subject``; the address that the browser is sent back to."""
-        answer = requests.post(address, data={"sub": subject}, verify=self.ca, timeout=60, allow_redirects=False)
+        answer = requests.post(address, data={"sub": subject}, verify=self.ca, timeout=300, allow_redirects=False)
         assert answer.status_code == 302, answer.text
         return answer.headers["Location"]
 
@@ -64,7 +64,7 @@ class Provider:
         fields = {"grant_type": "authorization_code", "code": query(back)["code"]}
         fields["redirect_uri"] = sent["redirect_uri"]
         answer = requests.post(
-            f"{self.url}/oauth2/token", data=fields, auth=(audience, "x"), verify=self.ca, timeout=60
+            f"{self.url}/oauth2/token", data=fields, auth=(audience, "x"), verify=self.ca, timeout=300
         )
         return str(answer.json()["id_token"])
 

@@ -88,7 +88,7 @@ def test_the_token_is_asked_for_without_an_echo(acme: House, shell: Shell, tmp_p
         if not piece:
             break
         shown += piece
-    assert process.wait(timeout=120) == 0, shown
+    assert process.wait(timeout=300) == 0, shown
     assert token.encode() not in shown
     assert f"You are {acme.owner.email}".encode() in shown
 

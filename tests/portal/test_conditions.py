@@ -192,7 +192,7 @@ def test_of_four_who_have_read_that_there_are_no_prices_one_sets_them() -> None:
 
     def put(measure: str) -> int:
         client = bearer(operator, "operate")
-        start.wait(30)
+        start.wait(300)
         try:
             body = {"prices": [{"measure": measure, "amount": "1"}]}
             return int(send(client, "PUT", "prices/", body, **{"If-Match": tag}).status_code)

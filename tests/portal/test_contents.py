@@ -369,7 +369,7 @@ def test_custom_resources_have_the_columns_of_their_definition(acme: Inhabited, 
     def post(path: str, body: dict[str, Any]) -> int:
         bearer = {"Authorization": f"Bearer {token}"}
         return requests.post(
-            f"{embedded.proxy.url}{path}", json=body, headers=bearer, verify=authority, timeout=60
+            f"{embedded.proxy.url}{path}", json=body, headers=bearer, verify=authority, timeout=300
         ).status_code
 
     assert post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition) == 201

@@ -43,7 +43,7 @@ class Portal:
 
     @contextmanager
     def connect(self) -> Iterator[socket.socket]:
-        with socket.create_connection(("127.0.0.1", self._port), timeout=60) as client:
+        with socket.create_connection(("127.0.0.1", self._port), timeout=300) as client:
             yield client
 
     def said(self, data: bytes) -> bytes:

@@ -31,7 +31,7 @@ from tests.ports import free_port
 from tests.story.product import eventually
 
 CALLERS = 4
-PATIENCE = 120.0
+PATIENCE = 300.0
 
 
 class Caller(threading.Thread):

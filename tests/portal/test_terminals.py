@@ -71,7 +71,7 @@ class Place:
             **{key.replace("_", "-"): value for key, value in changed.items()},
         }
         head = "".join(f"{key}: {value}\r\n" for key, value in headers.items() if value is not None)
-        with socket.create_connection(("127.0.0.1", int(self.url.rpartition(":")[2])), timeout=60) as client:
+        with socket.create_connection(("127.0.0.1", int(self.url.rpartition(":")[2])), timeout=300) as client:
             client.sendall(f"GET {path or self.at()} HTTP/1.1\r\n{head}\r\n".encode())
             said = b""
             while b"\r\n\r\n" not in said or (said.startswith(b"HTTP/1.1 101") and not said.endswith(b"$ ")):
@@ -232,7 +232,7 @@ def test_the_portal_says_that_it_stops(place: Place) -> None:
     browser = signed_in(place.acme.editor)
     name = django_settings.SESSION_COOKIE_NAME
     ticket = place.ticket(browser)
-    with socket.create_connection(("127.0.0.1", int(place.url.rpartition(":")[2])), timeout=60) as client:
+    with socket.create_connection(("127.0.0.1", int(place.url.rpartition(":")[2])), timeout=300) as client:
         client.sendall(
             f"GET {place.at()} HTTP/1.1\r\nHost: {place.url.removeprefix('http://')}\r\nOrigin: {place.url}\r\n"
             "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"

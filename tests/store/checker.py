@@ -80,7 +80,7 @@ class Torment:
                 stderr=asyncio.subprocess.DEVNULL,
             )
         self.witnesses.append(Witnessed(process, output))
-        async with asyncio.timeout(200):
+        async with asyncio.timeout(300):
             while b"ready" not in output.read_bytes():
                 if process.returncode is not None:  # It was started while there was no database.
                     self.witnesses.pop()
@@ -134,7 +134,7 @@ class Torment:
             do("ALTER DATABASE {} ALLOW_CONNECTIONS false", self._database)
             if not keep:
                 do("DROP DATABASE {} WITH (FORCE)", target)
-            patience = time.monotonic() + 120
+            patience = time.monotonic() + 300
             while True:
                 connection.execute(
                     "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s", [self._database]
@@ -153,7 +153,7 @@ class Torment:
         await asyncio.gather(*self._thawing)
         for witness in self.witnesses:
             witness.process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(200):
+        async with asyncio.timeout(300):
             for witness in self.witnesses:
                 await witness.process.wait()
         for witness in (*self.witnesses, *self.dead):

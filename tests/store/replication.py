@@ -102,7 +102,7 @@ def _ask(server: PostgreSQL, statement: str) -> object:
 
 
 def _until(server: PostgreSQL, question: str) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not _ask(server, question):
         assert time.monotonic() < deadline, f"{question}: not within two minutes"
         time.sleep(0.05)

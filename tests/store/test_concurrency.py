@@ -61,7 +61,7 @@ async def confirmed_by(process: asyncio.subprocess.Process) -> dict[int, str]:
 async def settle(store: Engine, *seen: list[Event]) -> int:
     """Wait until every watcher has what the database has."""
     await store.list(EVERY_POD)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while not all(events and events[-1].revision == store.revision for events in seen):
             await asyncio.sleep(0.01)
     return store.revision

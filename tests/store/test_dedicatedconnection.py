@@ -22,7 +22,7 @@ def end_all(conninfo: str, application: str) -> None:
 
 
 async def until(look: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while not look():
             await asyncio.sleep(0.01)
 
@@ -78,7 +78,7 @@ async def test_a_listener_hears_and_learns_that_the_line_is_dead(conninfo: str) 
         await speaker.ask(NOTIFY, ("7",))
         await until(lambda: heard == [b"7"])
         await asyncio.to_thread(end_all, conninfo, "dedicated-listener")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             await dead.wait()
         await listener.ask(STATE)
         await speaker.ask(NOTIFY, ("8",))

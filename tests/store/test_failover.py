@@ -69,7 +69,7 @@ def torment(pair: Pair) -> Iterator[Torment]:
 async def under_load(torment: Torment, *, acknowledged: int) -> None:
     """Go on once everybody has had that many more writes acknowledged."""
     wanted = {witness.output: count(witness.output.read_text()) + acknowledged for witness in torment.witnesses}
-    async with asyncio.timeout(200):
+    async with asyncio.timeout(300):
         while any(count(output.read_text()) < least for output, least in wanted.items()):
             await asyncio.sleep(0.05)
 
@@ -96,7 +96,6 @@ def log_of(pair: Pair) -> dict[int, tuple[str, str]]:
         return {revision: (name, identity) for revision, name, identity in rows.fetchall()}
 
 
-@pytest.mark.timeout(600)  # a busy machine makes it longer, not wrong
 async def test_a_synchronous_standby_takes_over_with_every_acknowledged_write(pair: Pair, torment: Torment) -> None:
     """None is lost or doubled, no read is older than what was known, no watch has seen what is not there."""
     pair.follow(synchronous=True)
@@ -117,7 +116,6 @@ async def test_a_synchronous_standby_takes_over_with_every_acknowledged_write(pa
     assert max(log) - min(log) > REVISIONS_AHEAD
 
 
-@pytest.mark.timeout(600)
 async def test_what_an_asynchronous_standby_lacks_is_lost_once_and_for_all(pair: Pair, torment: Torment) -> None:
     """Acknowledged writes are lost, as documented. Nobody serves them any more, and no revision of theirs is given again."""
     pair.follow(synchronous=False)
@@ -242,7 +240,7 @@ async def test_a_server_that_knows_more_than_the_new_primary_forgets_it(pair: Pa
         assert await store.get(kept.key) == kept
         assert await store.get(kept.key, cached=True) == kept
         with pytest.raises(RevisionTooOld):
-            await asyncio.wait_for(reading, 60)
+            await asyncio.wait_for(reading, 300)
         with pytest.raises(RevisionTooOld):
             await anext(store.watch(PODS, since=ahead.revision))
         assert store.histories_replaced == 1
@@ -265,7 +263,7 @@ async def test_a_write_that_no_standby_has_confirmed_is_neither_acknowledged_nor
         result = await writer.ask("SELECT current_setting('statement_timeout')")
         assert result.get_value(0, 0) == b"0"
         pair.standby.start()
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(300):
             while (found := await store.get(kept.key)) == kept:
                 await asyncio.sleep(0.05)
         assert found is not None

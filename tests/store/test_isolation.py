@@ -149,7 +149,7 @@ def test_spaces_agree_with_separate_dictionaries(conninfo: str, history: list[tu
                 watch = one.watch(Range(space, "", "pods"), since=begin)
                 assert await rebuild(watch, one.revision) == {k: v for k, v in model.items() if k.space == space}
 
-    asyncio.run(asyncio.wait_for(play(), 120))
+    asyncio.run(asyncio.wait_for(play(), 300))
 
 
 def test_every_statement_over_objects_or_log_names_the_space() -> None:

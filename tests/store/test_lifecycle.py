@@ -58,7 +58,7 @@ async def mark_deleted(store: Engine, stored: Stored, *finalizers: str) -> None:
 
 
 async def gone(store: Engine, *keys: Key) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         for key in keys:
             while await store.get(key) is not None:
                 await asyncio.sleep(0.01)
@@ -108,7 +108,7 @@ async def test_dependents_follow_their_last_owner_in_the_same_space(conninfo: st
         foreign = await create(store, key_of("pods", "only", space="root:other"), owned_by("one", space="root:other"))
         await store.commit(Delete(one.key, one.revision, orjson.loads(one.data)))
         await gone(store, only.key)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while (now := await store.get(both.key)) is None or len(
                 garbagecollection.owners_of(orjson.loads(now.data))
             ) != 1:

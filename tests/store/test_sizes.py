@@ -123,7 +123,7 @@ def test_the_sums_are_those_of_what_is_there_whatever_became_of_the_writes(
                 await store.get(Key("root", "", "tenants", "", "any"))  # everything that was written is known
                 assert await store.bytes_of(f"t{number}") == mine
 
-    asyncio.run(asyncio.wait_for(play(), 120))
+    asyncio.run(asyncio.wait_for(play(), 300))
 
 
 def test_writers_of_many_spaces_at_once_leave_exact_sums(conninfo: str) -> None:
@@ -149,7 +149,7 @@ def test_writers_of_many_spaces_at_once_leave_exact_sums(conninfo: str) -> None:
             )
         assert run(conninfo, COUNTED) == run(conninfo, TRUE)
 
-    asyncio.run(asyncio.wait_for(play(), 120))
+    asyncio.run(asyncio.wait_for(play(), 300))
 
 
 class Full(Exception):
@@ -187,7 +187,7 @@ def test_one_process_never_passes_the_limit_however_many_write_at_once(conninfo:
             other = Key("root:other", "", "configmaps", "default", "c")
             await store.commit(Create(other, sized("c", 1000)), room=Room("other", limit, Full))
 
-    asyncio.run(asyncio.wait_for(play(), 120))
+    asyncio.run(asyncio.wait_for(play(), 300))
 
 
 def test_what_another_process_wrote_is_known_with_the_next_commit(conninfo: str) -> None:
@@ -209,7 +209,7 @@ def test_what_another_process_wrote_is_known_with_the_next_commit(conninfo: str)
             assert refused > 25
             assert total <= 10_000 + 1_300
 
-    asyncio.run(asyncio.wait_for(play(), 120))
+    asyncio.run(asyncio.wait_for(play(), 300))
 
 
 def test_what_is_there_already_is_counted_by_the_migration(conninfo: str) -> None:

@@ -32,7 +32,7 @@ async def test_a_task_that_ends_begins_anew_and_is_counted(error: type[Exception
     name = f"test-{error and error.__name__}"
     task = Supervised(name, work)
     task.start()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         await again.wait()
     assert restarts[name] == 2
     await task.stop()
@@ -50,7 +50,7 @@ async def test_what_begins_anew_by_itself_is_no_failure_and_what_is_stopped_stay
     task = Supervised("test-anew", work)
 
     async def until(number: int) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while begun < number:
                 await asyncio.sleep(0)
 

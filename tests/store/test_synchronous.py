@@ -54,7 +54,7 @@ async def test_object_and_rows_are_kept_together(conninfo: str, database: str, d
         with pytest.raises(LookupError):
             await django(fail)
         await django(succeed)
-        events, revision = await asyncio.wait_for(reading, 60)
+        events, revision = await asyncio.wait_for(reading, 300)
         assert [event.key.name for event in events] == ["a", "a"]
         assert revision == 2
         stored = await store.get(pod("a"))

@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 KUBECTL = shutil.which("kubectl")
 
 
-def eventually(look: Callable[[], _T], *, within: float = 90.0, every: float = 0.05) -> _T:
+def eventually(look: Callable[[], _T], *, within: float = 300.0, every: float = 0.05) -> _T:
     """What ``look`` returns once it is true; after ``within`` seconds a test gives up: no measure of speed."""
     deadline = time.monotonic() + within
     while True:
@@ -56,10 +56,12 @@ class Product:
             "TENANTRY_DATA_DIR": str(self.folder),
             "PORTAL_PORT": str(free_port()),
             "APISERVER_PORT": str(free_port()),
+            # A workspace is there with the answer, however busy the machine is.
+            "WORKSPACE_INIT_WAIT": "240",
             **self.environment,
         }
 
-    def start(self, *, within: float = 240.0) -> float:
+    def start(self, *, within: float = 300.0) -> float:
         """Start and wait for the facts; returns the seconds that it took."""
         begun = time.monotonic()
         self.process = subprocess.Popen(
@@ -84,7 +86,7 @@ class Product:
         assert self.process is not None
         begun = time.monotonic()
         self.process.send_signal(number)
-        self.process.communicate(timeout=240)
+        self.process.communicate(timeout=300)
         return time.monotonic() - begun
 
     def processes(self) -> list[int]:
@@ -125,14 +127,14 @@ class Product:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=300,
             env={**os.environ, "HOME": str(self.folder)},
         )
         if check:
             assert result.returncode == 0, result.stderr
         return result.stdout + result.stderr
 
-    def manage(self, *arguments: str, code: str | None = None, within: float = 60, check: bool = True) -> str:
+    def manage(self, *arguments: str, code: str | None = None, within: float = 300, check: bool = True) -> str:
         """Run a management command with the product's own databases; its output, or without ``check`` its errors too."""
         environment = {
             **self.environment,
@@ -192,7 +194,7 @@ class Person:
             headers["Origin"] = self.product.portal
         headers.update(arguments.pop("headers", {}))
         answer = requests.request(
-            method, self.product.portal + path, headers=headers, allow_redirects=False, timeout=60, **arguments
+            method, self.product.portal + path, headers=headers, allow_redirects=False, timeout=300, **arguments
         )
         for cookie in answer.cookies:
             self.cookies[cookie.name] = cookie.value or ""

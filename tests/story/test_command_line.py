@@ -10,11 +10,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
-
 from tests.story.product import KUBECTL, ROOT, Product
-
-pytestmark = pytest.mark.timeout(300)
 
 
 def test_a_workspace_is_asked_for_used_and_given_back(product: Product, tmp_path: Path) -> None:
@@ -43,7 +39,7 @@ def test_a_workspace_is_asked_for_used_and_given_back(product: Product, tmp_path
             stderr=subprocess.PIPE,
             text=True,
             check=False,
-            timeout=280,
+            timeout=300,
         )
 
     made = tenantry("workspaces", "create", "till", "--timeout", "240")

@@ -16,8 +16,6 @@ import yaml
 from kube.authentication import pki
 from tests.story.product import Person, Product, eventually
 
-pytestmark = pytest.mark.timeout(600)
-
 PASSWORD = "correct horse battery"
 HOOKS = """
 from datetime import UTC, datetime
@@ -47,7 +45,7 @@ class House:
         answer = self.alice.post("/api/v1/workspaces/init", json={"tier": "basic", "tenant": "acme"})
         assert answer.status_code in (201, 202), answer.text
         self.workspace: dict[str, Any] = answer.json()
-        eventually(lambda: self.status_by(self.alice) == "provisioned", within=180)
+        eventually(lambda: self.status_by(self.alice) == "provisioned")
         self.files = product.folder / "shown"
         self.files.mkdir()
 
@@ -91,7 +89,7 @@ class House:
 
     def rest(self, token: str) -> int:
         headers = {"Authorization": f"Bearer {token}"}
-        return requests.get(f"{self.product.portal}/api/v1/workspaces/", headers=headers, timeout=60).status_code
+        return requests.get(f"{self.product.portal}/api/v1/workspaces/", headers=headers, timeout=300).status_code
 
     def ask(self, path: str, token: str = "", *, certificate: Any = None, body: Any = None) -> int:
         """The status of one request to the API server."""
@@ -105,7 +103,7 @@ class House:
             headers={"Authorization": f"Bearer {token}"} if token else {},
             cert=certificate,
             verify=self.product.facts["ca_file"],
-            timeout=60,
+            timeout=300,
         )
 
     def administrator(self) -> tuple[str, str]:
@@ -212,7 +210,7 @@ def test_a_restore_over_a_running_product(house: House, tmp_path: Path) -> None:
     def confirmed() -> bool:
         return "Not confirmed yet" not in operator.get("/restore/open/").text
 
-    eventually(confirmed, within=180)
+    eventually(confirmed)
     assert operator.form("/restore/open/", {}).status_code == 302
     assert "Closed to everybody" not in operator.get("/").text
     for doors in (before, after):
@@ -226,7 +224,7 @@ def test_a_restore_over_a_running_product(house: House, tmp_path: Path) -> None:
     assert "uid=0(root)" in played.text
     assert hashlib.sha256(played.content).hexdigest() == kept["sha256"]
 
-    eventually(lambda: house.status_by(operator) == "provisioned", within=180)
+    eventually(lambda: house.status_by(operator) == "provisioned")
     anew = house.doors()
     assert opens(anew) == list(anew), statuses(anew)
     assert opens(before) + opens(after) == []

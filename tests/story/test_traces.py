@@ -15,7 +15,6 @@ from tests.story.product import KUBECTL, Product
 
 pytestmark = [
     pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed"),
-    pytest.mark.timeout(300),
 ]
 
 STRANGERS = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

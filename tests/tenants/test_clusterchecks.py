@@ -83,7 +83,7 @@ def test_a_fence_that_is_gone_is_found_with_the_command_that_mends_it(cluster, w
     cluster.settle(workspace, Phase.READY)
     cluster.kubectl("delete", "validatingadmissionpolicybinding", fence)
     try:
-        end = time.monotonic() + 120
+        end = time.monotonic() + 300
         while True:
             cluster_check(actor=OPERATOR, name=cluster.kind)
             found = findings()[fence]
@@ -94,7 +94,7 @@ def test_a_fence_that_is_gone_is_found_with_the_command_that_mends_it(cluster, w
         assert found["remedy"] == "kubectl apply --server-side -f tenants/manifests/fences.yaml"
     finally:
         cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(MANIFESTS / "fences.yaml"))
-    end = time.monotonic() + 120
+    end = time.monotonic() + 300
     while findings()[fence]["state"] != "ok":
         assert time.monotonic() < end
         time.sleep(0.5)

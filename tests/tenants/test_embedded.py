@@ -50,14 +50,14 @@ def status_of(cluster: TestCluster, token: str, path: str) -> int:
     context = ssl.create_default_context(cadata=cluster.proxy.ca.cert_pem.bytes().decode())
     request = urllib.request.Request(f"{cluster.proxy.url}{path}", headers={"Authorization": f"Bearer {token}"})
     try:
-        return urllib.request.urlopen(request, context=context, timeout=60).status
+        return urllib.request.urlopen(request, context=context, timeout=300).status
     except urllib.error.HTTPError as error:
         return error.code
 
 
 def until(code: int, *arguments) -> None:
     """What the cluster comes to say; 503 is what it says while it takes in that the tests emptied its database."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while (found := status_of(*arguments)) != code:
         assert time.monotonic() < end, found
         time.sleep(0.1)

@@ -69,7 +69,7 @@ def status_of(cluster: TestCluster, token: str, workspace: Workspace, resource: 
     url = f"{cluster.proxy.url}/api/v1/namespaces/{workspace.k8s_namespace}/{resource}"
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
     try:
-        return urllib.request.urlopen(request, context=context, timeout=60).status
+        return urllib.request.urlopen(request, context=context, timeout=300).status
     except urllib.error.HTTPError as error:
         return error.code
 

@@ -315,13 +315,12 @@ class KillSwitch(RuleBasedStateMachine):
         url = f"{proxy._upstream}/api/v1/namespaces/{workspace.k8s_namespace}/secrets"
         request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
         try:
-            return urllib.request.urlopen(request, context=context, timeout=60).status
+            return urllib.request.urlopen(request, context=context, timeout=300).status
         except urllib.error.HTTPError as error:
             assert error.code in {401, 403, 503}
             return error.code
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(
     ("cluster", "examples", "steps"),

@@ -43,7 +43,7 @@ def lend(cluster: TestCluster, role: str) -> None:
         f"--resource-name={role}",
     )  # fmt: skip
     cluster.kubectl("create", "clusterrolebinding", "lent", "--clusterrole=lent", "--user=tenantry-gateway")
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while "yes" not in cluster.kubectl("auth", "can-i", "bind", f"clusterroles/{role}", "--as=tenantry-gateway"):
         assert time.monotonic() < end
         time.sleep(0.1)

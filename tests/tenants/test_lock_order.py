@@ -19,7 +19,7 @@ from tests import factories
 from tests.requirements import FLOORS, ROOT
 from tests.tenants.conftest import OPERATOR
 
-PATIENCE = 120.0
+PATIENCE = 300.0
 
 DELETING = {"tier_delete", "_tenant_end"}
 """What goes is locked against references as well."""

@@ -34,7 +34,7 @@ def turns() -> list[str]:
 @pytest.mark.django_db(transaction=True)
 def test_a_cluster_says_its_version_and_is_missed_once(cluster: TestCluster) -> None:
     """It is away from the first question without an answer on, and told of once; and once that it is back."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not clusters_probe():
         # The product's own may still be on its way to listening.
         assert time.monotonic() < deadline, Cluster.objects.get().unreached_why

@@ -129,7 +129,7 @@ def test_a_lock_is_announced_when_it_is_committed(transactional_db):
         listener.autocommit = True
         listener.execute("LISTEN tenantry_locks")
         tenant_suspend(actor=OPERATOR, name="acme", reason="abuse")
-        assert [n.payload for n in listener.notifies(timeout=60, stop_after=1)] == ["root:acme"]
+        assert [n.payload for n in listener.notifies(timeout=300, stop_after=1)] == ["root:acme"]
 
 
 def test_the_last_owner_stays():

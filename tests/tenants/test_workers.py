@@ -229,7 +229,7 @@ def test_a_tenants_workspaces_are_suspended_side_by_side(cluster, tiers, monkeyp
     """Slow: all lanes of the tenant meet in the middle of their work."""
     made = make_many("many", TENANT_LANES, ready_at=timezone.now(), phase=Phase.READY)
     Operation.objects.update(state=OperationState.DONE)
-    meeting = threading.Barrier(TENANT_LANES, timeout=60)
+    meeting = threading.Barrier(TENANT_LANES, timeout=300)
 
     def perform(turn: OperationLease) -> None:
         meeting.wait()

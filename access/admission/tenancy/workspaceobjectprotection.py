@@ -39,7 +39,7 @@ class WorkspaceObjectProtection(NoopPlugin):
         self._is_workspaces = is_workspaces
 
     async def validate(self, attributes: Attributes) -> Sequence[Operation]:
-        """Raises ``Forbidden``."""
+        """Raises ``Forbidden`` where a tenant's user writes what a workspace owns, and says whose it is."""
         kind = (attributes.resource.group, attributes.resource.plural)
         if attributes.cluster == ROOT or attributes.principal.is_system:
             return ()

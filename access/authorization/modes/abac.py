@@ -60,7 +60,7 @@ class PolicyFile:
         self._on_change()
 
     async def stop(self) -> None:
-        """Stop following."""
+        """Stop following the file; what was read last stays in force."""
         await self._task.stop()
 
 

@@ -25,7 +25,7 @@ class AlwaysAllow:
     name = ALLOW
 
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
-        """ALLOW."""
+        """ALLOW, whoever asks for whatever it is."""
         return self.decide(principal, request)
 
     def decide(self, principal: Principal, request: RequestInfo) -> Decision:  # noqa: ARG002
@@ -43,7 +43,7 @@ class AlwaysDeny:
     name = DENY
 
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
-        """No opinion."""
+        """No opinion, whoever asks for whatever it is."""
         return self.decide(principal, request)
 
     def decide(self, principal: Principal, request: RequestInfo) -> Decision:  # noqa: ARG002
@@ -51,5 +51,5 @@ class AlwaysDeny:
         return _SILENT
 
     async def rules_for(self, principal: Principal, cluster: str, namespace: str) -> RuleSet:  # noqa: ARG002
-        """Nothing."""
+        """No rules: it gives nothing."""
         return NO_RULES

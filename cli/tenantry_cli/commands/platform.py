@@ -23,7 +23,7 @@ Rules = Annotated[Path, typer.Option("--file", "-f", help="Rules by name, in YAM
 
 
 class Kind(StrEnum):
-    """The reports."""
+    """What a report can be about."""
 
     DORMANT_PEOPLE = "dormant-people"
     DORMANT_WORKSPACES = "dormant-workspaces"

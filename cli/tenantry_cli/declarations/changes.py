@@ -39,7 +39,7 @@ class Change:
         return {name: (before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)}
 
     def as_dict(self) -> dict[str, Any]:
-        """For programs."""
+        """The change as JSON, for programs: what is done to which object, and each field before and after."""
         fields = {name: {"before": before, "after": after} for name, (before, after) in self.fields.items()}
         place = {"tenant": self.item.tenant} if self.item.tenant else {}
         return {

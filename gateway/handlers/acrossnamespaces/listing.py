@@ -17,9 +17,10 @@ from typing import Any, Final
 
 import orjson
 
+from gateway.filters.standing import require_standing
 from gateway.handlers.acrossnamespaces.parts import STORED, Part, Query, is_open, read_all
 from gateway.handlers.placednamespaces import forwarding
-from gateway.handlers.reading import binding_of, check_options, limit_of, revision_of
+from gateway.handlers.reading import binding_of, check_options, head_of, limit_of, revision_of
 from gateway.http.messages import Request, Response
 from gateway.http.negotiation import Accept, negotiate, respond
 from gateway.process.runtime import Runtime
@@ -65,12 +66,11 @@ async def list_(
     with forwarding.room_for(runtime, request) as room:
         parts = await read_all(runtime, request, kind, accept, places, queries, room)
         if asyncio.get_running_loop().time() - since > PROMPT_SECONDS:
-            await recheck()
+            await require_standing(runtime, request.principal, recheck)
         found = {name: part for name, part in parts.items() if isinstance(part, Part)}
         failures = {name: part for name, part in parts.items() if isinstance(part, StatusError)}
         if failures:
-            something = not token and any(part.objects for part in found.values())
-            _excuse(request, accept, places, failures, something=something)
+            _excuse(request, accept, places, failures, something=any(part.objects for part in found.values()))
         if not token:
             versions = {name: part.version for name, part in found.items()}
             number = runtime.merged_versions.number(scope_of(request, kind), versions)
@@ -111,10 +111,11 @@ def _excuse(
 ) -> None:
     """Say what is missing, to people; raise the failure for everybody else, and where there is nothing but failures."""
     first = next(iter(failures.values()))
-    if not accept.is_table or not something or isinstance(first, (BadRequest, Expired)):
+    if not accept.is_table or not something:
         raise first
+    what = "the rest of the namespace" if "continue" in request.query else "the namespace"
     for name, error in failures.items():
-        request.warnings.append(f'the namespace "{places[name].namespace}" is missing: {error.message}')
+        request.warnings.append(f'{what} "{places[name].namespace}" is missing: {error.message}')
 
 
 async def _shown(
@@ -122,7 +123,8 @@ async def _shown(
 ) -> Response:
     objects: list[dict[str, Any]] = []
     following: dict[str, Query] = {}
-    head = next((part.head for part in found.values()), {})
+    # The kind's own: what one cluster says of its part is not said of the others'.
+    head = head_of(request, kind, accept)
     for name, part in found.items():
         if limit and objects and len(objects) + len(part.objects) > limit:
             # There are more parts than room: this one comes later, as it is now.

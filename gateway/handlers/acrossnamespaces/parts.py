@@ -28,7 +28,8 @@ STORED: Final = ""
 """The name of the store's part; a placed namespace's is its workspace's UID."""
 
 _PAGES_MAX: Final = 1000
-_PASSED_ON: Final = ("labelSelector", "fieldSelector", "includeObject")
+_SELECTORS: Final = frozenset({"labelSelector", "fieldSelector"})
+_PASSED_ON: Final = (*sorted(_SELECTORS), "includeObject")
 _OURS: Final = frozenset({b"accept", b"accept-encoding"})
 
 Query = Mapping[str, str]
@@ -89,13 +90,14 @@ async def read_placed(
     runtime: Runtime, request: Request, placement: Placement, accept: Accept, query: Query, room: Room
 ) -> Part | None:
     """A placed namespace's part; ``None`` where the kind is not there, or not for tenants. Raises ``StatusError``."""
+    told = _told_to(request, query)
     asked = placed_request(request, placement, accept, query)
     try:
         role, _ = await forwarding.role_of(runtime, asked.principal, asked.info, placement)
     except Forbidden:
         return None
     if "limit" in query:
-        return await _read_page(runtime, asked, placement, role, accept, room)
+        return await _read_page(runtime, asked, placement, role, accept, room, told)
     # Whole, but not at once: only so much as a message may hold is decoded in one go. What is newest is not too old for
     # whoever takes anything, and only such a list comes in pages.
     if query.get("resourceVersion") == "0":
@@ -104,7 +106,7 @@ async def read_placed(
     objects: list[dict[str, Any]] = []
     for _ in range(_PAGES_MAX):
         asked = placed_request(request, placement, accept, {**query, "limit": str(PAGE)})
-        page = await _read_page(runtime, asked, placement, role, accept, room)
+        page = await _read_page(runtime, asked, placement, role, accept, room, told)
         if page is None:
             return None
         first = first or page
@@ -115,15 +117,31 @@ async def read_placed(
     raise BadGateway(f'the cluster "{placement.cluster}" answers with a list that does not end')
 
 
+def _told_to(request: Request, query: Query) -> frozenset[int]:
+    """The refusals that can be of what the client itself has named; any other is the cluster's failure, whoever asks."""
+    if "continue" in query:
+        return frozenset({400, 410})
+    told = {410} if query.get("resourceVersionMatch") == "Exact" else set()
+    if not _SELECTORS.isdisjoint(request.query):
+        told.add(400)
+    return frozenset(told)
+
+
 async def _read_page(
-    runtime: Runtime, asked: Request, placement: Placement, role: str, accept: Accept, room: Room
+    runtime: Runtime,
+    asked: Request,
+    placement: Placement,
+    role: str,
+    accept: Accept,
+    room: Room,
+    told: frozenset[int],
 ) -> Part | None:
     answer = await forwarding.ask(runtime, asked, placement, role, follows=False)
     data = await whole(answer, placement.cluster, room)
     if answer.status == 404:
         return None
     if answer.status != 200:
-        raise refusal(answer.status, data, placement)
+        raise refusal(answer.status, data, placement, told)
     named = asked.query.get("includeObject") != "None"
     return await asked.in_thread(len(data), lambda: _checked(data, placement, accept, room, named=named))
 
@@ -170,17 +188,20 @@ def _namespace_of(row: dict[str, Any], accept: Accept) -> str:
     return str(shown["metadata"]["namespace"])
 
 
-def refusal(status: int, data: bytes, placement: Placement) -> StatusError:
-    """What a cluster's refusal means to a client that asked about many places."""
+def refusal(status: int, data: bytes, placement: Placement, told: frozenset[int]) -> StatusError:
+    """What a cluster's refusal means to a client that asked about many places, and can be ``told`` some of them as they are.
+
+    To be told 400 of what is right, or 410 of what nobody has named, would be the end of what the others have.
+    """
     try:
         text = str(decode(data, placement.cluster).get("message", ""))[:500]
     except BadGateway:
         text = ""
     text = text or f'the cluster "{placement.cluster}" answered {status}'
     match status:
-        case 400:
+        case 400 if status in told:
             return BadRequest(text)
-        case 410:
+        case 410 if status in told:
             return Expired(text)
         case 429:
             return TooManyRequests(text, retry_after=1)

@@ -9,20 +9,23 @@
    cluster's, and means nothing to the others.
 4. A namespace that comes is listed and then read like the others. One that ends is read until its cluster says no more,
    for its objects go one by one; one that is closed is not.
-5. The store's part is an ordinary watch: it is the one that is registered, asks for the right again, and ends with the
-   right or with the time. When it ends, all end.
+5. The whole is registered and ends with the right to it: what waits in the queue then is shown to nobody. The store's part
+   is an ordinary watch within it, which ends with the time. When it ends, all end.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
 
+from gateway.filters.standing import begin
 from gateway.handlers import watching
 from gateway.handlers.acrossnamespaces.listing import scope_of
 from gateway.handlers.acrossnamespaces.parts import (
@@ -49,7 +52,8 @@ from gateway.resources.selection import selection
 from gateway.upstream.answers import EVENTS, Room, decode, lines, version_of
 from gateway.upstream.client import BadGateway
 from gateway.upstream.placements import Placement
-from kube.requests.status import BadRequest, Expired, Forbidden, StatusError
+from gateway.upstream.versions import given_at
+from kube.requests.status import Expired, Forbidden, StatusError
 from store.types import Range, StoreError
 
 logger = logging.getLogger(__name__)
@@ -59,6 +63,8 @@ _WAITING_MAX: Final = 256
 _LONG: Final = 256 * 1024
 _BYTES_A_SECOND: Final = 4 * 1024 * 1024
 """How fast the long events of one namespace are taken."""
+_TOLD: Final = frozenset({410})
+"""What a client is told as its cluster says it: a watch names a version. That a watch is wrong would have been found before."""
 _PAUSES: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 """Seconds before a cluster that has hung up is asked again, the last one from then on."""
 
@@ -81,6 +87,8 @@ class _Merger:
     request: Request
     kind: Kind
     accept: Accept
+    given: float
+    """When the versions that it begins with were given, in Unix seconds."""
     queue: asyncio.Queue[_Turn] = field(default_factory=lambda: asyncio.Queue(_WAITING_MAX))
     readers: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
@@ -97,10 +105,12 @@ class _Merger:
 
     async def follow_placed(self, placement: Placement, version: str) -> None:
         """A placed namespace's part behind ``version``; without one what is there comes first."""
-        failures = 0
+        versions, scope = self.runtime.merged_versions, scope_of(self.request, self.kind)
+        given, failures = self.given, 0
         while True:
             try:
                 if not version:
+                    given = time.time()
                     with forwarding.room_for(self.runtime, self.request) as room:
                         part = await read_placed(self.runtime, self.request, placement, self.accept, {}, room)
                         if part is None:
@@ -112,10 +122,10 @@ class _Merger:
                     await self.queue.put(turn)
             except (Forbidden, _NotThere):
                 return
-            except (BadRequest, Expired) as error:
-                await self.queue.put(_Turn(lines=_line(error), ends=True))
-                return
             except StatusError as error:
+                if isinstance(error, Expired) and versions.expire(scope, placement.workspace, given):
+                    await self.queue.put(_Turn(lines=_line(error), ends=True))
+                    return
                 # A cluster that is away holds nobody else up, and what happens meanwhile is told when it is back.
                 logger.info("the watch of %s pauses: %s", placement.namespace, error.message)
             if not await self._is_shown(placement):
@@ -132,14 +142,14 @@ class _Merger:
             if answer.status == 404:
                 raise _NotThere
             if answer.status != 200:
-                raise refusal(answer.status, b"", placement)
+                raise refusal(answer.status, b"", placement, _TOLD)
             async for line in lines(answer.chunks, placement.cluster):
                 event = decode(line, placement.cluster)
-                type_, version = _checked(event, placement)
+                type_, version = _checked(event, placement, self.kind, self.accept)
                 if type_ == "ERROR":
                     code = event["object"].get("code")
                     known = type(code) is int and 400 <= code < 600
-                    raise refusal(code if known else 500, orjson.dumps(event["object"]), placement)
+                    raise refusal(code if known else 500, orjson.dumps(event["object"]), placement, _TOLD)
                 if len(line) > _LONG:
                     # One cluster's events, however many and long, leave most of the loop to everybody else.
                     await asyncio.sleep(len(line) / _BYTES_A_SECOND)
@@ -187,36 +197,35 @@ class _Merger:
             await self.queue.put(_Turn(lines=_line(as_status_error(error)), ends=True))
 
     async def chunks(
-        self, stored: AsyncIterator[bytes], parts: dict[str, str], initial: Sequence[bytes], since: int,
-        placements: Iterable[Placement], encoder: watching.Encoder, recheck: Recheck, *, bookmarks: bool, mark_initial: bool,
+        self, stored: watching.Watching, parts: dict[str, str], initial: deque[bytes], since: int,
+        placements: Iterable[Placement], encoder: watching.Encoder, *, bookmarks: bool, mark_initial: bool,
     ) -> AsyncIterator[bytes]:  # fmt: skip
-        """The lines of all parts as they come."""
-        others: list[asyncio.Task[None]] = []
+        """The lines of all parts as they come, for as long as the right to them stands."""
         scope = scope_of(self.request, self.kind)
 
         def bookmark(*, initial: bool = False) -> bytes:
             return encoder.bookmark(int(self.runtime.merged_versions.number(scope, parts)), initial=initial)
 
+        stream = await begin(self.runtime, self.request, stored.recheck, definition=encoder.definition)
+        others: list[asyncio.Task[None]] = []
         try:
-            # The store's part registers the watch first: what is taken away from here on finds it.
-            others.append(asyncio.create_task(self._ending_all(self.follow_stored(stored))))
-            await asyncio.sleep(0)
-            try:
-                await recheck()
-            except Exception as error:  # noqa: BLE001 - whatever happens, nothing may be shown
-                yield _line(as_status_error(error))
-                return
-            for lines in initial:
-                yield lines
             if mark_initial:
-                yield bookmark(initial=True)
-            others.append(asyncio.create_task(self._ending_all(self.follow_namespaces(since))))
-            for placement in placements:
-                self.begin(placement, parts.get(placement.workspace, ""))
-            while True:
+                initial.append(bookmark(initial=True))
+            while initial and not stream.ended.done():
+                # It is written before anything else happens: nothing comes between the question and what is shown.
+                yield initial.popleft()
+            if not stream.ended.done():
+                # The store's part hears of the end, and wakes whoever waits here.
+                others.append(asyncio.create_task(self._ending_all(self.follow_stored(stored.chunks(stream)))))
+                others.append(asyncio.create_task(self._ending_all(self.follow_namespaces(since))))
+                for placement in placements:
+                    self.begin(placement, parts.get(placement.workspace, ""))
+            while not stream.ended.done():
                 turns = [await self.queue.get()]
                 while not self.queue.empty() and len(turns) < _WAITING_MAX:
                     turns.append(self.queue.get_nowait())
+                if stream.ended.done():
+                    break
                 lines = b"".join(turn.lines for turn in turns)
                 if any(turn.ends for turn in turns):
                     if lines:
@@ -224,7 +233,10 @@ class _Merger:
                     return
                 parts |= {turn.name: turn.version for turn in turns if turn.version}
                 yield lines + bookmark() if bookmarks else lines
+            if (last_word := stream.last_word) is not None:
+                yield _line(last_word)
         finally:
+            self.runtime.open_streams.close(stream)
             for task in (*others, *self.readers.values()):
                 task.cancel()
             await asyncio.gather(*others, *self.readers.values(), return_exceptions=True)
@@ -234,14 +246,14 @@ async def watch(
     runtime: Runtime, request: Request, kind: Kind, recheck: Recheck, placements: Sequence[Placement], since: int
 ) -> Stream:
     """Open a watch; ``placements`` are those of revision ``since``. Raises ``StatusError`` for what cannot begin."""
-    accept, query = negotiate(request), request.query
+    given, accept, query = time.time(), negotiate(request), request.query
     placements = [placement for placement in placements if is_open(request, placement)]
     selection(request, kind)
     bookmarks = writeoptions.flag(query.get("allowWatchBookmarks"))
     initial_events = watching.initial_events_of(request)
     encoder = watching.Encoder(request, kind, accept)
     version = query.get("resourceVersion", "")
-    initial: list[bytes] = []
+    initial: deque[bytes] = deque()
     known = None
     if version not in ("", "0"):
         revision_of(version)
@@ -249,29 +261,28 @@ async def watch(
         if known is None and initial_events is not True:
             raise Expired(f"too old resource version: {version}")
     if known is not None and initial_events is not True:
-        parts = dict(known)
+        given, parts = given_at(version), dict(known)
     else:
         shown = initial_events is not False
         with forwarding.room_for(runtime, request) as room:
             read = await _read(runtime, request, kind, accept, placements, {} if shown else {"limit": "1"}, room)
             parts = {name: part.version for name, part in read.items()}
-            initial = [added(part, kind, accept) for part in read.values()] if shown else []
+            initial.extend(added(part, kind, accept) for part in read.values() if shown)
     asked = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": parts[STORED]}
     if "timeoutSeconds" in query:
         asked["timeoutSeconds"] = query["timeoutSeconds"]
-    stored = await watching.watch(runtime, stored_request(runtime, request, accept, asked), kind, recheck)
-    merger = _Merger(runtime, request, kind, accept)
+    stored = await watching.prepared(runtime, stored_request(runtime, request, accept, asked), kind, recheck)
+    merger = _Merger(runtime, request, kind, accept, given)
     # What was not there for tenants when the list was read is not looked for.
     read_on = [placement for placement in placements if known is not None or placement.workspace in parts]
     return Stream(
         merger.chunks(
-            stored.chunks,
+            stored,
             parts,
             initial,
             since,
             read_on,
             encoder,
-            recheck,
             bookmarks=bookmarks,
             mark_initial=initial_events is True and bookmarks,
         )
@@ -303,14 +314,14 @@ class _NotThere(Exception):
 def added(part: Part, kind: Kind, accept: Accept) -> bytes:
     """What is there already, as events."""
     lines = []
+    name, version = _named(kind, accept)
+    of_kind = {"kind": name, "apiVersion": version}
     for found in part.objects:
+        shown = found
         if accept.is_table:
             shown = {**part.head, "metadata": {"resourceVersion": part.version}, "rows": [found]}
-        elif accept.is_partial:
-            shown = {"kind": "PartialObjectMetadata", "apiVersion": f"{accept.group}/{accept.version}", **found}
-        else:
-            shown = {"kind": kind.name, "apiVersion": kind.api_version, **found}
-        lines.append(orjson.dumps({"type": "ADDED", "object": shown}) + b"\n")
+        # Of the kind, whatever a cluster calls it: no client goes on behind an event that it cannot read.
+        lines.append(orjson.dumps({"type": "ADDED", "object": of_kind | shown | of_kind}) + b"\n")
     return b"".join(lines)
 
 
@@ -325,8 +336,18 @@ def _told(event: Mapping[str, Any]) -> tuple[str, str]:
     return type_, str(version)
 
 
-def _checked(event: Mapping[str, Any], placement: Placement) -> tuple[str, str]:
-    """As ``_told``, of a cluster's event. Raises ``BadGateway`` for none, and for one about another namespace."""
+def _named(kind: Kind, accept: Accept) -> tuple[str, str]:
+    """The kind and API version of what events of the negotiated form hold."""
+    if accept.is_table or accept.is_partial:
+        return "Table" if accept.is_table else "PartialObjectMetadata", f"{accept.group}/{accept.version}"
+    return kind.name, kind.api_version
+
+
+def _checked(event: Mapping[str, Any], placement: Placement, kind: Kind, accept: Accept) -> tuple[str, str]:
+    """As ``_told``, of a cluster's event. Raises ``BadGateway`` for none, and for one of something else.
+
+    Of another namespace, or of another kind: clients end a watch whose events they cannot read.
+    """
     type_, shown = event.get("type"), event.get("object")
     try:
         if type_ not in EVENTS or not isinstance(shown, dict):
@@ -339,6 +360,8 @@ def _checked(event: Mapping[str, Any], placement: Placement) -> tuple[str, str]:
             metadata = shown["rows"][0]["object"]["metadata"]
         version = version_of(metadata, placement.cluster)
         if type_ != "BOOKMARK":
+            if (shown["kind"], shown["apiVersion"]) != _named(kind, accept):
+                raise ValueError("another kind's")
             objects = [row["object"] for row in shown["rows"]] if is_table else [shown]
             # Rows without objects name nobody.
             if any(each is not None and each["metadata"]["namespace"] != placement.namespace for each in objects):

@@ -11,10 +11,12 @@ import contextlib
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final, TypeVar
 from urllib.parse import quote, urlencode
 
 from gateway.filters.permission import authorize, require
+from gateway.filters.standing import require_standing
 from gateway.handlers.placednamespaces import recording
 from gateway.handlers.placednamespaces.dryruns import Overtaken, Rehearsal, overtaken
 from gateway.handlers.placednamespaces.relaying import relay
@@ -24,7 +26,7 @@ from gateway.process.runtime import Runtime
 from gateway.process.streams import Recheck
 from gateway.upstream.admission import PlacedWrite, Settlement
 from gateway.upstream.answers import Room
-from gateway.upstream.client import Answer, BadGateway, Permit
+from gateway.upstream.client import Answer, BadGateway, Cluster, Permit
 from gateway.upstream.placements import Placement
 from gateway.upstream.recording.tunnel import RecordedTunnel
 from gateway.upstream.tunnel import Tunnel
@@ -84,20 +86,9 @@ async def forward(runtime: Runtime, request: Request, placement: Placement, rech
             runtime, request, placement, role, follows=info.is_long_running
         )
     else:
-        answer = await _write(runtime, request, placement, role, membership, _standing(runtime, request, recheck))
+        permit = partial(require_standing, runtime, request.principal, recheck)
+        answer = await _write(runtime, request, placement, role, membership, permit)
     return await relay(runtime, request, placement.cluster, answer, recheck, since=since)
-
-
-def _standing(runtime: Runtime, request: Request, recheck: Recheck) -> Permit:
-    """Whether the right stands now: what is known of it counts only while news of its end would come (GW5)."""
-
-    async def permit() -> None:
-        await recheck()
-        if not request.principal.is_system and not runtime.trustworthy:
-            await runtime.require_trustworthy()
-            await recheck()
-
-    return permit
 
 
 async def _write(
@@ -267,7 +258,7 @@ async def ask(
             tenant=_holder(request),
         )
 
-    return await _with_token(runtime, placement, role, attempt)
+    return await _with_token(runtime, placement, upstream.cluster, role, attempt)
 
 
 async def _connect(
@@ -287,7 +278,7 @@ async def _connect(
             tenant=_holder(request),
         )
 
-    return await _with_token(runtime, placement, role, attempt)
+    return await _with_token(runtime, placement, upstream.cluster, role, attempt)
 
 
 def room_for(runtime: Runtime, request: Request) -> Room:
@@ -301,15 +292,15 @@ def _holder(request: Request) -> str:
 
 
 async def _with_token(
-    runtime: Runtime, placement: Placement, role: str, attempt: Callable[[str], Awaitable[Given]]
+    runtime: Runtime, placement: Placement, cluster: Cluster, role: str, attempt: Callable[[str], Awaitable[Given]]
 ) -> Given:
-    """What comes of an attempt; a token that the cluster does not take is replaced once."""
-    token = await runtime.workspace_tokens.get(placement, role)
+    """What comes of an attempt at the cluster; a token that it does not take is replaced once."""
+    token = await runtime.workspace_tokens.get(placement, cluster, role)
     answer = await attempt(token)
     if isinstance(answer, Tunnel) or answer.status != 401:
         return answer
     answer.close()
-    answer = await attempt(await runtime.workspace_tokens.after_refusal(placement, role, token))
+    answer = await attempt(await runtime.workspace_tokens.after_refusal(placement, cluster, role, token))
     if isinstance(answer, Tunnel) or answer.status != 401:
         return answer
     answer.close()

@@ -10,12 +10,11 @@ from typing import Final
 
 import orjson
 
-from access.requestlimits import RateLimited
+from gateway.filters.standing import begin, require_beginning, require_standing
 from gateway.handlers.placednamespaces.dryruns import refusal_of
-from gateway.http.errors import as_status_error
 from gateway.http.messages import JSON, Headers, Request, Response, Stream
 from gateway.process.runtime import Runtime
-from gateway.process.streams import PROMPT_SECONDS, Recheck
+from gateway.process.streams import PROMPT_SECONDS, OpenStream, Recheck
 from gateway.upstream.client import Answer
 from gateway.upstream.lastwords import LastWords, LogWords, NoWords, of_tunnel, of_watch
 from gateway.upstream.recording.tunnel import RecordedTunnel
@@ -45,18 +44,19 @@ async def relay(
 ) -> Response | Stream:
     """The answer for the client. Nothing is shown on a decision older than a moment: ``since``, by the loop's clock.
 
-    What has not come whole is registered, and ends with the right to it. Raises what ``recheck`` does, and ``RateLimited``
-    where as many streams are open by now as may be.
+    What has not come whole is registered, and ends with the right to it. Raises what ``recheck`` does, ``RateLimited``
+    where as many streams are open by now as may be, and ``ServiceUnavailable`` for what is read, and for streams, while the
+    end of the right would not be heard.
     """
     info = request.info
     # The cluster has been asked: what it was asked with, and the head of its answer, are not kept for as long as that lasts.
     request.parameters, request.raw_headers = {}, ()
     if isinstance(answer, Tunnel | RecordedTunnel):
-        _require_room(runtime, request, answer)
+        await _require_beginning(runtime, request, answer)
         agreed, answer.headers = answer.headers, ()
         standing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         chunks = _guarded(runtime, request, answer, of_tunnel(agreed), recheck, standing)
-        return Stream(chunks, headers=agreed, status=101, send=partial(_send, answer, standing))
+        return Stream(chunks, headers=agreed, status=101, send=partial(_send, answer, standing), gone=answer.let_go)
     media = next((value for name, value in answer.headers if name == _MEDIA), JSON)
     headers: Headers = (*(pair for pair in answer.headers if pair[0] != _MEDIA), *_NO_PAGE)
     whole = answer.read_nowait()
@@ -64,24 +64,25 @@ async def relay(
         request.notes.append(refusal_of(cluster, _message(whole or b"")))
     if whole is not None:
         if asyncio.get_running_loop().time() - since > PROMPT_SECONDS:
-            await recheck()
+            # Who has written is not told to try again: it has been done.
+            await (require_standing(runtime, request.principal, recheck) if request.is_reading else recheck())
         return Response(answer.status, whole, media, headers)
     words: LastWords = NoWords()
     if info.is_long_running:
-        _require_room(runtime, request, answer)
+        await _require_beginning(runtime, request, answer)
     if info.is_long_running and answer.status == 200:
         words = of_watch(media) if info.verb == "watch" else LogWords()
     chunks = _guarded(runtime, request, replace(answer, headers=()), words, recheck)
     return Stream(chunks, media, headers, answer.status, long_running=info.is_long_running)
 
 
-def _require_room(runtime: Runtime, request: Request, answer: Answer | Tunnel | RecordedTunnel) -> None:
-    """All that waited for their clusters at once were let in while none of them was open; see ``TenantThrottle``."""
+async def _require_beginning(runtime: Runtime, request: Request, answer: Answer | Tunnel | RecordedTunnel) -> None:
+    """As ``require_beginning``, for what has waited for its cluster; the answer of one that may not begin is closed."""
     try:
-        runtime.throttle.require_room(request.principal)
-    except RateLimited as refused:
+        await require_beginning(runtime, request.principal)
+    except BaseException as error:
         if isinstance(answer, RecordedTunnel):
-            answer.close(refused.message)
+            answer.close(error.message if isinstance(error, StatusError) else "the client did not wait")
         else:
             answer.close()
         raise
@@ -112,22 +113,18 @@ async def _guarded(
     standing: asyncio.Future[None] | None = None,
 ) -> AsyncIterator[bytes]:
     """What a source says for as long as the right to it stands; ``standing`` is told once it does."""
-    # 1. Registered before anything is shown: from here on every revocation finds the stream.
-    stream = runtime.open_streams.open(request.principal, request.info, recheck, cut=request.cut)
-    stream.ended.add_done_callback(lambda _: source.interrupt())
-    if isinstance(source, RecordedTunnel):
-        source.end_with(stream.end)
+    stream: OpenStream | None = None
     try:
-        # 2. What was taken away before that has found no stream: it is asked once more.
-        try:
-            await recheck()
-        except Exception as error:  # noqa: BLE001 - whatever happens, the stream must not go on
-            stream.end(as_status_error(error))
-        else:
-            if standing is not None:
-                standing.set_result(None)
+        # 1. Registered before anything is shown.
+        stream = await begin(runtime, request, recheck)
+        stream.ended.add_done_callback(lambda _: source.interrupt())
+        if isinstance(source, RecordedTunnel):
+            source.end_with(stream.end)
+        if standing is not None and not stream.ended.done():
+            standing.set_result(None)
         async for data in source.chunks:
-            # 3. Asked before each piece is shown: nothing is sent of what the caller may no longer see.
+            # 2. Asked before each piece is shown, which is written before anything else happens: nothing is sent of what
+            #    the caller may no longer see.
             if stream.ended.done():
                 break
             words.see(data)
@@ -135,13 +132,14 @@ async def _guarded(
         if stream.ended.done() and (last_word := stream.last_word) is not None:
             raise last_word
     except StatusError:
-        if stream.ended.done() and (last := words.say(stream.ended.result())):
+        if stream is not None and stream.ended.done() and (last := words.say(stream.ended.result())):
             yield last
         raise
     finally:
-        # 4. Reached by every end, the client's going included (the generator is closed): nothing stays registered.
-        runtime.open_streams.close(stream)
+        # 3. Reached by every end, the client's going included (the generator is closed): nothing stays registered.
+        if stream is not None:
+            runtime.open_streams.close(stream)
         if isinstance(source, RecordedTunnel):
-            source.close("" if stream.ended.cancelled() else stream.ended.result().message)
+            source.close("" if stream is None or stream.ended.cancelled() else stream.ended.result().message)
         else:
             source.close()

@@ -140,7 +140,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *_args: Any, **flags: Any) -> None:
-        """Serve."""
+        """Serve until SIGTERM or SIGINT. Raises ``CommandError`` for flags and files that cannot be used, and a port that is taken."""
         if bool(flags["tls_cert_file"]) != bool(flags["tls_private_key_file"]):
             raise CommandError("--tls-cert-file and --tls-private-key-file go together")
         if flags["default_tenant"] == "system":

@@ -52,7 +52,7 @@ class Command(BaseCommand):
         rotate.add_argument("--overlap", type=float, default=hours, metavar="HOURS", help=f"that while ({hours:g})")
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        """Print."""
+        """Print the manifests, or the configuration, that the arguments ask for."""
         try:
             text = self._rotate(options) if options["verb"] == "rotate" else self._manifests(options)
         except StatusError as error:

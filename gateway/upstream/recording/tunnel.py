@@ -71,6 +71,10 @@ class RecordedTunnel:
             return
         await self._tunnel.write(data)
 
+    def let_go(self) -> None:
+        """See ``Tunnel``."""
+        self._tunnel.let_go()
+
     def end_with(self, end: Callable[[StatusError], None]) -> None:
         """Whom to tell that the session has to end, and why."""
         self._keeping.on_failure = end

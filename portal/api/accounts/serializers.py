@@ -14,7 +14,7 @@ from tenants.models import PortalSession, User
 
 
 class UserSerializer(serializers.ModelSerializer[User]):
-    """An account."""
+    """A person's account, and what it is on the platform."""
 
     operator = serializers.BooleanField(source="is_staff")
     auditor = serializers.BooleanField(source="is_auditor")

@@ -17,7 +17,7 @@ from portal.signin.sessions import session_end, sessions_end_others, sessions_of
 
 
 class SessionList(Endpoint):
-    """My sessions."""
+    """The caller's sessions in the portal."""
 
     @extend_schema(
         operation_id="listSessions", summary="List my sessions", responses={200: page_schema(SessionSerializer)}
@@ -32,7 +32,7 @@ class SessionList(Endpoint):
 
 
 class SessionDetail(Endpoint):
-    """A session."""
+    """A session in the portal."""
 
     personal = True
 
@@ -45,7 +45,7 @@ class SessionDetail(Endpoint):
 
 
 class SessionsEndOthers(Endpoint):
-    """All others."""
+    """All of the caller's sessions but this one."""
 
     personal = True
 

@@ -47,7 +47,7 @@ _NAMES = {"operator": "is_staff", "auditor": "is_auditor"}
 
 
 class UserList(Endpoint):
-    """Everybody."""
+    """The accounts of people."""
 
     query_parameters = frozenset({"search", "status", "operator", "auditor", "order", "after", "limit"})
 
@@ -94,7 +94,7 @@ class UserList(Endpoint):
 
 
 class UserDetail(Endpoint):
-    """An account."""
+    """A person's account."""
 
     conditional = True
     settable = ("name", "status", "operator", "auditor", "superuser", "password_given")
@@ -103,7 +103,7 @@ class UserDetail(Endpoint):
         operation_id="getUser", summary="Read an account (operators, auditors)", responses={200: UserDetailSerializer}
     )
     def get(self, request: Request, pk: UUID) -> Response:
-        """With memberships."""
+        """With the memberships. 404 for nobody."""
         return Response(UserDetailSerializer(person_named(api_overseer(request), pk)).data)
 
     @extend_schema(

@@ -17,7 +17,7 @@ class FieldProblem(serializers.Serializer[Any]):
 
 
 class Problem(serializers.Serializer[Any]):
-    """RFC 9457."""
+    """A problem of RFC 9457, with the reason and, for a body, its wrong members."""
 
     type = serializers.CharField()
     title = serializers.CharField()
@@ -68,7 +68,7 @@ class Schema(AutoSchema):
         return ["application/json"]
 
     def map_renderers(self, attribute: str) -> list[str]:
-        """The same."""
+        """JSON alone, for the same reason."""
         return ["application/json"] if attribute == "media_type" else super().map_renderers(attribute)
 
     def get_tags(self) -> list[str]:

@@ -53,7 +53,7 @@ class FreezeReceiptSerializer(serializers.ModelSerializer[Freeze]):
         read_only_fields = fields
 
     def get_remains(self, freeze: Freeze) -> list[str]:
-        """In words."""
+        """What a freeze leaves as it is, a sentence each."""
         return what_remains(freeze, now=timezone.now())
 
 

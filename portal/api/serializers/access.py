@@ -124,7 +124,7 @@ class PrincipalSerializer(serializers.Serializer[Any]):
 
 
 class InspectionStepSerializer(serializers.Serializer[Any]):
-    """One rule."""
+    """What one rule says of a credential."""
 
     rule = serializers.CharField()
     matched = serializers.BooleanField()

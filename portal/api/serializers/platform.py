@@ -89,7 +89,7 @@ class ClusterChangeRequest(ClusterSettingsRequest):
 
 
 class TierSerializer(serializers.ModelSerializer[Tier]):
-    """A tier."""
+    """A tier: what its workspaces may use, and what they are fenced by."""
 
     quota = serializers.DictField(child=serializers.CharField())
     limit_range = serializers.ListField(child=serializers.DictField())

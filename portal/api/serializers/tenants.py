@@ -77,7 +77,7 @@ class ExportRequest(RequestSerializer):
 
 
 class TenantSerializer(serializers.ModelSerializer[Tenant]):
-    """A tenant."""
+    """A tenant with its state, and where it leaves to."""
 
     offboarding = serializers.SerializerMethodField()
 
@@ -104,7 +104,7 @@ class TenantSerializer(serializers.ModelSerializer[Tenant]):
 
 
 class MemberSerializer(serializers.ModelSerializer[Membership]):
-    """A membership."""
+    """A person's role in a tenant."""
 
     user_id = serializers.UUIDField()
     email = serializers.EmailField(source="user.email")

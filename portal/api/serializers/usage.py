@@ -33,7 +33,7 @@ class PriceSerializer(serializers.Serializer[Price]):
 
 
 class PriceRequest(RequestSerializer):
-    """A price."""
+    """What ``per`` units of a measure cost."""
 
     measure = serializers.CharField(max_length=253)
     amount = serializers.DecimalField(max_digits=16, decimal_places=6, min_value=0)
@@ -41,7 +41,7 @@ class PriceRequest(RequestSerializer):
 
 
 class PricesRequest(RequestSerializer):
-    """All prices."""
+    """The prices of all measures, in place of those before."""
 
     prices = serializers.ListField(child=PriceRequest(), max_length=200)
 

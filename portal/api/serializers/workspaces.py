@@ -56,7 +56,7 @@ class TenantKubeconfigRequest(RequestSerializer):
 
 
 class WorkspaceSerializer(serializers.ModelSerializer[Workspace]):
-    """A workspace."""
+    """A workspace with its place, its state and its receipt."""
 
     tenant = serializers.CharField(source="tenant_id")
     user = serializers.EmailField(source="user.email")

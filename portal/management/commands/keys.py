@@ -32,7 +32,7 @@ class Command(BaseCommand):
         add("--bundled", action="store_true", help="passwords of the chart's own small PostgreSQL and Redis as well")
 
     def handle(self, **options: Any) -> None:
-        """Print them."""
+        """Print the Secrets as YAML; keys that the folder lacks are made there."""
         namespace, release = options["namespace"], options["release"]
         service = f"{release}-apiserver"
         names = [service, f"{service}.{namespace}", f"{service}.{namespace}.svc", *options["host"]]

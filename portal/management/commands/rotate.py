@@ -37,7 +37,7 @@ class Command(BaseCommand):
         add("--revoke", action="store_true", help="what the key before has signed ends at once")
 
     def handle(self, **options: Any) -> None:
-        """Do it."""
+        """List the keys with their places, or take the step that was asked for. Raises ``CommandError``."""
         if options["name"] is None:
             for rotation in ROTATIONS.values():
                 self.stdout.write(f"{rotation.name}: {self._place(rotation.path())}")

@@ -26,7 +26,7 @@ def postgresql_url(folder: Path, *, user: str = PRODUCT) -> str:
 
 
 def redis_socket(folder: Path) -> Path:
-    """Redis' socket."""
+    """The path of the socket that Redis listens on."""
     return _short(folder) / "redis.sock"
 
 

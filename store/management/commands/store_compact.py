@@ -23,7 +23,7 @@ class Command(BaseCommand):
         parser.add_argument("--revisions", type=int, default=1_000_000, help="but not more than this many")
 
     def handle(self, *args: Any, **options: Any) -> None:  # noqa: ARG002 (Django's signature)
-        """Compact once."""
+        """Compact the change log once, and print how far it went."""
         result = log_compact(
             now=timezone.now(),
             retention=Retention(timedelta(minutes=options["minutes"]), options["revisions"]),

@@ -82,7 +82,7 @@ class KeystoneServer:
 
     def stop(self) -> None:
         self._process.terminate()
-        self._process.wait(10)
+        self._process.wait(300)
 
     def call(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
         """What the administrator gets."""
@@ -116,7 +116,7 @@ class KeystoneServer:
         for name, value in {"Content-Type": "application/json", **headers}.items():
             request.add_header(name, value)
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=300) as answer:
                 content = answer.read()
                 return answer.headers, json.loads(content) if content else None
         except urllib.error.HTTPError as error:

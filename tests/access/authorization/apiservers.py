@@ -53,11 +53,11 @@ class Server:
 
     def wait(self) -> None:
         """Until it is ready; fails with what it said."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         context = ssl._create_unverified_context()
         while time.monotonic() < deadline and self.process.poll() is None:
             with contextlib.suppress(OSError):
-                connection = HTTPSConnection("127.0.0.1", self.port, context=context, timeout=60)
+                connection = HTTPSConnection("127.0.0.1", self.port, context=context, timeout=300)
                 connection.request("GET", "/readyz")
                 if connection.getresponse().status == 200:
                     return
@@ -92,7 +92,7 @@ class Client:
                 pair.write(base64.b64decode(config[field]) + b"\n")
             pair.flush()
             context.load_cert_chain(pair.name)
-        self._connection = HTTPSConnection("127.0.0.1", server.port, context=context, timeout=60)
+        self._connection = HTTPSConnection("127.0.0.1", server.port, context=context, timeout=300)
 
     def request(
         self,

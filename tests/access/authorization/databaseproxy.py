@@ -43,7 +43,7 @@ class DatabaseProxy:
         """End, with every connection."""
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5)
+        self._thread.join(300)
 
     async def _end(self) -> None:
         rest = asyncio.all_tasks() - {asyncio.current_task()}

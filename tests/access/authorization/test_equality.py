@@ -43,7 +43,7 @@ class Real:
                 pair.write(base64.b64decode(user[field]) + b"\n")
             pair.flush()
             context.load_cert_chain(pair.name)
-        self._connection = HTTPSConnection(server.url.removeprefix("https://"), context=context, timeout=30)
+        self._connection = HTTPSConnection(server.url.removeprefix("https://"), context=context, timeout=300)
 
     def ok(self, method: str, path: str, body: Any) -> Any:
         self._connection.request(method, path, json.dumps(body), {"Content-Type": "application/json"})

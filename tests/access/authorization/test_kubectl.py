@@ -29,7 +29,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: rec}]
 def kubectl(server: Server, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     at = f"https://127.0.0.1:{server.port}/clusters/root:acme"
     command = [str(KUBECTL), "--kubeconfig", str(server.kubeconfig), "--server", at, *arguments]
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_auth_reconcile_and_can_i(world: Client, servers: list[Server]) -> None:

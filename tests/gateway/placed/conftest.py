@@ -162,7 +162,7 @@ def kubectl(tmp_path: Path) -> Callable[..., str]:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
             cwd=tmp_path,
         )

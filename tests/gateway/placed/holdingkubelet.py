@@ -52,7 +52,7 @@ def holding_kubelet(cluster: TestCluster, *, floods: bool = False) -> Iterator[N
         cluster.kubectl("delete", "node", NODE)
         loop.call_soon_threadsafe(server.close)
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(60)
+        thread.join(300)
 
 
 def pod_there(cluster: TestCluster, namespace: str, name: str = "web") -> None:

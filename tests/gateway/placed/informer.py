@@ -94,7 +94,7 @@ class Informer(threading.Thread):
 
     def stop(self) -> None:
         self._over.set()
-        self.join(120)
+        self.join(300)
 
     def words(self) -> dict[Key, str]:
         """What is there, as far as it knows."""
@@ -113,7 +113,8 @@ class Informer(threading.Thread):
                 begun = False
             except (OSError, HTTPException, ValueError):
                 self.counts["failures"] += 1
-            self._over.wait(0.1)
+            if self._over.wait(0.1):
+                return
 
     def _begin(self) -> None:
         self.counts["lists"] += 1

@@ -14,7 +14,7 @@ import pytest
 from tenants.models import Cluster, Role, Tier, Workspace
 from tenants.services import cluster_register, workspace_suspend
 from tests.faultproxy import Fault
-from tests.gateway.callers import Caller, Watch, config_map
+from tests.gateway.callers import Caller, Watch, config_map, eventually
 from tests.gateway.placed.conftest import Door, namespace, phase_of, said
 from tests.tenants.conftest import OPERATOR
 
@@ -220,28 +220,64 @@ def test_nothing_of_another_tenant(new_door: Callable[[], Door], owner: Caller, 
     assert stranger.watch(ALL, resourceVersion=chunk["resourceVersion"]).status == 410
 
 
-def test_a_cluster_that_does_not_answer_is_named_to_people_and_an_error_to_others(
-    door: Door, owner: Caller, places: list[str]
-) -> None:
-    """An informer never takes some of a list for the whole; a table says what is missing."""
-    assert owner.post(path("here"), made("one")).status == 201
-    proxy = door.cluster.proxy
-    proxy.heal()
+@pytest.fixture
+def far(door: Door, owner: Caller, places: list[str]) -> Iterator[str]:
+    """A namespace on another cluster, behind a proxy that spoils what it says."""
+    door.cluster.proxy.heal()
     cluster_register(actor=OPERATOR, name="second", kubeconfig=door.cluster.gateway_kubeconfig)
     name = f"{door.name}-far-{uuid4().hex[:4]}"
     assert owner.post("/api/v1/namespaces", namespace(name, "second")).status == 201
     door.until(lambda: phase_of(owner, name) == "Active")
-    assert owner.post(path(name), made("two")).status == 201
-    assert shown(owner.get(ALL, labelSelector=OURS).body) == ["here/one", f"{name}/two"]
-    try:
-        proxy.faults.append(Fault("500", path="configmaps", times=1000))
-        failed = owner.get(ALL, labelSelector=OURS)
-        assert (failed.status, name in said(failed)) == (502, True), failed.body
-        table = owner.get(ALL, TABLE, labelSelector=OURS)
-        assert table.status == 200
-        assert [row["object"]["metadata"]["namespace"] for row in table.body["rows"]] == ["here"]
-        assert name in table.headers["warning"]
-    finally:
-        proxy.heal()
-    assert shown(owner.get(ALL, labelSelector=OURS).body) == ["here/one", f"{name}/two"]
+    yield name
+    door.cluster.proxy.heal()
     Cluster.objects.filter(name="second").update(away_until=None)
+
+
+SPOILED = pytest.mark.parametrize("action", ["500", "400", "410", "html"])
+
+
+@SPOILED
+def test_a_cluster_that_does_not_answer_is_named_to_people_and_an_error_to_others(
+    door: Door, owner: Caller, far: str, action: str
+) -> None:
+    """An informer never takes some of a list for the whole; a table says what is missing."""
+    assert owner.post(path("here"), made("one")).status == 201
+    assert owner.post(path(far), made("two")).status == 201
+    assert shown(owner.get(ALL).body)[-1] == f"{far}/two"
+    door.cluster.proxy.faults.append(Fault(action, path="configmaps", times=1000))
+    failed = owner.get(ALL)
+    assert (failed.status, "second" in said(failed)) == (502, True), failed.body
+    table = owner.get(ALL, TABLE)
+    assert table.status == 200
+    spaces = {row["object"]["metadata"]["namespace"] for row in table.body["rows"]}
+    assert ("here" in spaces, far in spaces) == (True, False)
+    assert far in table.headers["warning"]
+    door.cluster.proxy.heal()
+    assert shown(owner.get(ALL, labelSelector=OURS).body) == ["here/one", f"{far}/two"]
+
+
+@SPOILED
+def test_a_watch_goes_on_whatever_a_cluster_answers(
+    door: Door, owner: Caller, places: list[str], far: str, action: str
+) -> None:
+    """D8: what may be true, that a version has expired, ends it once; then everything is listed and watched anew."""
+    proxy = door.cluster.proxy
+    for round_ in range(2 if action == "410" else 1):
+        proxy.heal()
+        version = owner.get(ALL, labelSelector=OURS).body["metadata"]["resourceVersion"]
+        fault = Fault(action, path="configmaps", times=1000)
+        proxy.faults.append(fault)
+        with owner.watch(ALL, labelSelector=OURS, resourceVersion=version) as watch:
+            if action == "410" and not round_:
+                assert watch.until_end()[-1]["object"]["reason"] == "Expired"
+                continue
+            assert eventually(lambda fault=fault: fault.hits > 2)
+            for where in places:
+                assert owner.post(path(where), made("w")).status == 201
+            events = told(watch)
+            assert sorted(next(events) for _ in places) == sorted(("ADDED", where, "w") for where in places)
+            assert not watch.ended
+            # And what happens there meanwhile is told when it answers again.
+            proxy.faults.clear()
+            assert owner.post(path(far), made("w")).status == 201
+            assert next(events) == ("ADDED", far, "w")

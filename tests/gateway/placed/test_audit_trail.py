@@ -100,7 +100,7 @@ class Wire:
         """The audit ID of the answer, what was asked, and the status."""
         caller = self._people[asked.person]
         lines = self._own.__dict__
-        line = lines.get(asked.person) or HTTPSConnection(caller.host, context=caller.context, timeout=120)
+        line = lines.get(asked.person) or HTTPSConnection(caller.host, context=caller.context, timeout=300)
         lines[asked.person] = line
         headers = {"Content-Type": "application/json", **dict(asked.headers)}
         line.request(asked.method, asked.path, asked.body and json.dumps(asked.body), headers)

@@ -103,7 +103,7 @@ def operator(house: House) -> Iterator[list[str]]:
         yield handled
     finally:
         stop.set()
-        thread.join(60)
+        thread.join(300)
 
 
 class Writer:

@@ -81,8 +81,8 @@ def test_kubectl_serves_a_tenant_with_one_file(
         assert "created" in shown(*at, "apply", "-f", "-", stdin=deployment("sh", "-c", counting))
         # The cluster without a node takes it as well, and runs nothing.
         assert "created" in shown("-n", ours.names[1], "apply", "-f", "-", stdin=deployment("sleep", "9"))
-        assert "successfully rolled out" in shown(*at, "rollout", "status", "deployment/web", "--timeout=200s")
-        shown(*at, "wait", "--for=condition=Available", "deployment/web", "--timeout=60s")
+        assert "successfully rolled out" in shown(*at, "rollout", "status", "deployment/web", "--timeout=240s")
+        shown(*at, "wait", "--for=condition=Available", "deployment/web", "--timeout=240s")
         pod = shown(*at, "get", "pods", "-o", "jsonpath={.items[0].metadata.name}")
         assert eventually(lambda: any(line.split()[:4] == [namespace, pod, "1/1", "Running"] for line in watched))
     listed = {

@@ -29,7 +29,7 @@ def test_a_tenant_works_in_its_namespaces_with_kubectl_alone(door: Door, kubectl
     assert "created" in kubectl(owner, "apply", "-f", "-", stdin=manifest)
     assert phase_of(owner, name) == "Pending"
     door.until(lambda: phase_of(owner, name) == "Active")
-    kubectl(owner, "wait", "--for=jsonpath={.status.phase}=Active", f"ns/{name}", "--timeout=60s")
+    kubectl(owner, "wait", "--for=jsonpath={.status.phase}=Active", f"ns/{name}", "--timeout=240s")
     assert "unchanged" in kubectl(owner, "apply", "-f", "-", stdin=manifest)
     deployment = kubectl(
         owner, "-n", name, "create", "deployment", "web", "--image=nginx", "--dry-run=client", "-oyaml"

@@ -51,7 +51,7 @@ def between(door: Door, method: str, path: str, ask: Callable[[], Answer], race:
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(ask)
         try:
-            assert making.met.wait(120), asked.result()
+            assert making.met.wait(300), asked.result()
             race()
         finally:
             making.go.set()

@@ -53,7 +53,7 @@ def test_nobody_notices_and_what_has_begun_ends_with_the_old_one(door: Door) -> 
     with ThreadPoolExecutor(WORKERS + 1) as pool:
         begun = pool.submit(owner.get, f"{path}/held")
         try:
-            assert fault.met.wait(60)
+            assert fault.met.wait(300)
             workers = [pool.submit(work, number) for number in range(WORKERS)]
             door.until(lambda: len(statuses) > 20)
             new = real.kubeconfig("tenantry-gateway")

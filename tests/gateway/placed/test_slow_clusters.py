@@ -1,4 +1,4 @@
-"""What is asked of a slow cluster is done, and shown, only to who still may when its turn comes (CT-07, RV-11)."""
+"""What is asked of a slow cluster is done, shown and begun only for who still may when its turn comes (CT-07, RV-11, D8)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+import psycopg
 import pytest
 
 from gateway.process.streams import PROMPT_SECONDS
@@ -14,7 +15,7 @@ from tenants.models import Role
 from tenants.services import tenant_suspend
 from tests.clusters import TestCluster
 from tests.faultproxy import Fault
-from tests.gateway.callers import Answer, Caller
+from tests.gateway.callers import PATIENCE, Answer, Caller, eventually
 from tests.gateway.placed.conftest import Door
 from tests.gateway.placed.test_policies import deployment
 from tests.tenants.conftest import OPERATOR
@@ -100,7 +101,7 @@ def held(
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(ask)
         try:
-            assert fault.met.wait(60)
+            assert fault.met.wait(300)
             status = end(robot)
             # More than a moment; how much more decides nothing.
             time.sleep(2 * PROMPT_SECONDS)
@@ -142,3 +143,32 @@ def test_an_answer_that_took_long_is_shown_to_nobody_who_may_not_read_it_any_mor
 ) -> None:
     answer, status = held(robot, "GET", lambda: robot.caller.get(path.format(robot.namespace)), end, called)
     assert (answer.status, "nginx" in str(answer.body)) == (status, False)
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [(f"{DEPLOYMENTS}/web", ""), (DEPLOYMENTS, "?watch=1"), ("/apis/apps/v1/deployments", "?limit=5")],
+    ids=["one", "a watch", "some of all"],
+)
+def test_nothing_is_shown_or_begun_while_nobody_would_hear_of_the_end_of_the_right(
+    robot: Robot, path: str, query: str
+) -> None:
+    """Its cluster takes its time, and meanwhile the server cannot read who is locked out."""
+    proxy, server = robot.door.cluster.proxy, robot.door.server
+    where = path.format(robot.namespace)
+    fault = Fault("hold", method="GET", path=f"{DEPLOYMENTS.format(robot.namespace)}(/web)?$")
+    proxy.faults.append(fault)
+    with ThreadPoolExecutor(1) as pool, psycopg.connect(server.database) as held_back:
+        asked = pool.submit(robot.caller.open, "GET", where + query, timeout=PATIENCE)
+        try:
+            assert fault.met.wait(300)
+            held_back.execute("LOCK TABLE locks IN ACCESS EXCLUSIVE MODE")
+            assert eventually(lambda: server.nobody.get("/readyz").status == 503)
+            fault.go.set()
+            answer = asked.result()
+            assert (answer.status, answer.getheader("Retry-After")) == (503, "1")
+            assert "cannot verify permissions" in answer.read().decode()
+        finally:
+            fault.go.set()
+            held_back.rollback()
+    assert eventually(lambda: robot.caller.get(where).status == 200)

@@ -61,7 +61,7 @@ def test_a_shell_in_a_real_container(
     spec = {"automountServiceAccountToken": False, "terminationGracePeriodSeconds": 0, "containers": [container]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-1"}, "spec": spec}
     house.kubectl("-n", namespace, "apply", "-f", "-", stdin=json.dumps(pod))
-    house.kubectl("-n", namespace, "wait", "--for=condition=Ready", "pod/web-1", "--timeout=200s")
+    house.kubectl("-n", namespace, "wait", "--for=condition=Ready", "pod/web-1", "--timeout=240s")
     at = f"/workspaces/{workspace.pk}/contents/pods/web-1/terminal/"
 
     with served_portal() as (site, _):

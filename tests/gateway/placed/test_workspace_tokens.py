@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 from django.db import connection
+from django.utils import timezone
 
 from access.credentials.tokenrequests import ClusterToken
+from access.credentials.workspacetokens import workspace_token_issue
 from audit.models import AuditEntry
+from gateway.upstream.client import Cluster as Reached
 from gateway.upstream.placements import Placement
 from gateway.upstream.tokens import PAUSE_SECONDS, RENEW_SECONDS, WorkspaceTokens
 from kube.requests.status import ServiceUnavailable
+from tenants.clusters.client import place_of
+from tenants.clusters.objects import ACCOUNTS
 from tenants.models import Role, Workspace
-from tenants.services import workspace_resume, workspace_suspend
+from tenants.services import cluster_register, workspace_resume, workspace_suspend
 from tests.gateway.callers import config_map
 from tests.gateway.placed.conftest import Door, phase_of, said
 from tests.tenants.conftest import OPERATOR
 
 WEB = Placement("4f0e…", "fra-1", "root:acme", "acme-web", "Active")
+FRA = Reached(uid="c1", name="fra-1", url="https://fra-1.test", ca_pem="one")
 _TOKEN = r"eyJ[A-Za-z0-9_-]+\.eyJ|65794a([0-9a-f]{2})+2e65794a"
 """How any JWT begins, and how PostgreSQL writes it where it is kept as bytes."""
 
@@ -34,7 +41,7 @@ class Cluster:
         self.now = 1_000_000.0
         self.broken = False
 
-    def issue(self, placement: Placement, role: str, now: datetime) -> ClusterToken:
+    def issue(self, placement: Placement, _cluster: Reached, role: str, now: datetime) -> ClusterToken:
         self.asked.append((placement.workspace, role))
         if self.broken:
             raise ServiceUnavailable("away", retry_after=1)
@@ -47,21 +54,21 @@ class Cluster:
 async def test_five_hundred_wait_for_one_issuance() -> None:
     cluster = Cluster()
     tokens = cluster.tokens()
-    assert set(await asyncio.gather(*(tokens.get(WEB, "viewer") for _ in range(500)))) == {"token-1"}
+    assert set(await asyncio.gather(*(tokens.get(WEB, FRA, "viewer") for _ in range(500)))) == {"token-1"}
     assert len(cluster.asked) == 1
 
 
 async def test_in_the_last_ten_minutes_one_renewal_serves_all() -> None:
     cluster = Cluster()
     tokens = cluster.tokens()
-    await tokens.get(WEB, "viewer")
+    await tokens.get(WEB, FRA, "viewer")
     cluster.now += 7200 - RENEW_SECONDS - 1
-    assert await tokens.get(WEB, "viewer") == "token-1"
+    assert await tokens.get(WEB, FRA, "viewer") == "token-1"
     assert len(cluster.asked) == 1
     cluster.now += 2
-    assert set(await asyncio.gather(*(tokens.get(WEB, "viewer") for _ in range(500)))) == {"token-1"}
+    assert set(await asyncio.gather(*(tokens.get(WEB, FRA, "viewer") for _ in range(500)))) == {"token-1"}
     await until(lambda: len(cluster.asked) == 2)
-    while await tokens.get(WEB, "viewer") == "token-1":
+    while await tokens.get(WEB, FRA, "viewer") == "token-1":
         await asyncio.sleep(0)
     assert len(cluster.asked) == 2
 
@@ -69,32 +76,32 @@ async def test_in_the_last_ten_minutes_one_renewal_serves_all() -> None:
 async def test_a_failed_renewal_keeps_the_old_token_to_its_end() -> None:
     cluster = Cluster()
     tokens = cluster.tokens()
-    await tokens.get(WEB, "viewer")
+    await tokens.get(WEB, FRA, "viewer")
     cluster.now += 7200 - 60
     cluster.broken = True
     for _ in range(50):
-        assert await tokens.get(WEB, "viewer") == "token-1"
+        assert await tokens.get(WEB, FRA, "viewer") == "token-1"
         await asyncio.sleep(0)
     await until(lambda: len(cluster.asked) == 2)
     # While a renewal is under way there is no other.
     await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})
     cluster.now += PAUSE_SECONDS + 1
-    assert await tokens.get(WEB, "viewer") == "token-1"
+    assert await tokens.get(WEB, FRA, "viewer") == "token-1"
     await until(lambda: len(cluster.asked) == 3)
     cluster.now += 60
     with pytest.raises(ServiceUnavailable):
-        await tokens.get(WEB, "viewer")
+        await tokens.get(WEB, FRA, "viewer")
 
 
 async def test_a_refused_token_is_replaced_once_for_all() -> None:
     cluster = Cluster()
     tokens = cluster.tokens()
-    refused = await tokens.get(WEB, "viewer")
+    refused = await tokens.get(WEB, FRA, "viewer")
     with pytest.raises(ServiceUnavailable):
         # It has just come: a cluster that takes none would be asked for ever.
-        await tokens.after_refusal(WEB, "viewer", refused)
+        await tokens.after_refusal(WEB, FRA, "viewer", refused)
     cluster.now += PAUSE_SECONDS
-    others = await asyncio.gather(*(tokens.after_refusal(WEB, "viewer", refused) for _ in range(100)))
+    others = await asyncio.gather(*(tokens.after_refusal(WEB, FRA, "viewer", refused) for _ in range(100)))
     assert (set(others), len(cluster.asked)) == ({"token-2"}, 2)
 
 
@@ -102,12 +109,29 @@ async def test_a_workspace_made_again_has_tokens_of_its_own() -> None:
     cluster = Cluster()
     tokens = cluster.tokens()
     again = Placement("another", WEB.cluster, WEB.space, WEB.namespace, "Active")
-    assert await tokens.get(WEB, "viewer") != await tokens.get(again, "viewer")
+    assert await tokens.get(WEB, FRA, "viewer") != await tokens.get(again, FRA, "viewer")
     assert cluster.asked == [(WEB.workspace, "viewer"), ("another", "viewer")]
 
 
+@pytest.mark.parametrize(
+    "other", [{"uid": "c2"}, {"url": "https://other.test"}, {"ca_pem": "two"}, {"tls_server_name": "x"}]
+)
+async def test_a_cluster_that_came_under_the_name_of_another_is_shown_none_of_its_tokens(other: dict[str, str]) -> None:
+    """GW4: a cluster is where it is and whom it shows to be, not what it is called."""
+    cluster = Cluster()
+    tokens = cluster.tokens()
+    there = replace(FRA, **other)
+    first = await tokens.get(WEB, FRA, "viewer")
+    second = await tokens.get(WEB, there, "viewer")
+    assert (first, second, await tokens.get(WEB, FRA, "viewer")) == ("token-1", "token-2", "token-1")
+    # Nor is what was refused here replaced by what is shown there.
+    cluster.now += PAUSE_SECONDS
+    assert await tokens.after_refusal(WEB, there, "viewer", second) == "token-3"
+    assert await tokens.get(WEB, FRA, "viewer") == "token-1"
+
+
 async def until(condition) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while not condition():
             await asyncio.sleep(0.001)
 
@@ -214,3 +238,38 @@ def test_a_token_whose_account_was_made_anew_is_replaced(door: Door) -> None:
     assert Workspace.objects.get(k8s_namespace=name).service_accounts != workspace.service_accounts
     issued = AuditEntry.objects.filter(chain=door.name, action="workspace.token", outcome="success")
     assert issued.count() == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_cluster_that_is_elsewhere_is_sent_a_token_that_was_asked_for_there(door: Door) -> None:
+    """GW4: an older one is of whoever was under its name before; and nobody gets one for where the cluster is no more."""
+    owner = door.person("olga", Role.OWNER)
+    name = door.place(owner)
+    path = f"/api/v1/namespaces/{name}/configmaps"
+    proxy = door.cluster.proxy
+    proxy.heal()
+    issued = AuditEntry.objects.filter(chain=door.name, action="workspace.token", outcome="success")
+    assert owner.get(path).status == 200
+    count = issued.count()
+    workspace = Workspace.objects.select_related("cluster").get(k8s_namespace=name)
+    before = place_of(workspace.cluster)
+    cluster_register(actor=OPERATOR, name="kube-apiserver", kubeconfig=door.cluster.gateway_kubeconfig)
+    door.until(lambda: owner.get(path).status == 200 and any(call[1] == path for call in proxy.calls))
+    called = [call[:2] for call in proxy.calls]
+    assert called.index(
+        ("POST", f"/api/v1/namespaces/{name}/serviceaccounts/{ACCOUNTS['viewer']}/token")
+    ) < called.index(("GET", path))
+    assert issued.count() > count
+    count = issued.count()
+    with pytest.raises(ServiceUnavailable, match="registered anew"):
+        workspace_token_issue(
+            workspace_id=workspace.pk,
+            space=f"root:{door.name}",
+            namespace=name,
+            cluster="kube-apiserver",
+            place=before,
+            role="viewer",
+            now=timezone.now(),
+        )
+    assert issued.count() == count
+    proxy.heal()

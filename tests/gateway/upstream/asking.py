@@ -20,7 +20,7 @@ async def upstream_of(
     async with raw_cluster(behave) as cluster:
         upstream = Upstream(cluster.cluster, limits)
         try:
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(300):
                 yield cluster, upstream
         finally:
             await upstream.close()

@@ -28,9 +28,10 @@ from gateway.upstream.placements import Placement
 from gateway.upstream.recording.registry import Recordings
 from gateway.upstream.tunnel import Tunnel
 from kube.authentication.identity import Principal
+from kube.requests.names import SYSTEM_TENANT
 from kube.requests.ratelimits import UNLIMITED
 from kube.requests.requestinfo import query_parameters
-from kube.requests.status import Forbidden
+from kube.requests.status import Forbidden, ServiceUnavailable
 
 SUSPENDED = Forbidden("the workspace is suspended: unpaid")
 
@@ -47,8 +48,18 @@ class Door:
         self.state = ServerState()
         self.address: tuple[str, int] = ("", 0)
         self.principal = Principal(name="anna", uid="1", groups=(), tenant="acme", authenticator="test")
+        self.operator = Principal(name="oskar", uid="2", groups=(), tenant=SYSTEM_TENANT, authenticator="test")
         self.throttle = TenantThrottle(UNLIMITED, self.streams.of)
-        self._runtime = SimpleNamespace(open_streams=self.streams, throttle=self.throttle)
+        self.runtime = SimpleNamespace(
+            open_streams=self.streams,
+            throttle=self.throttle,
+            trustworthy=True,
+            require_trustworthy=self._require_trustworthy,
+        )
+
+    async def _require_trustworthy(self) -> None:
+        if not self.runtime.trustworthy:
+            raise ServiceUnavailable("the server cannot verify permissions right now, please try again", retry_after=1)
 
     async def recheck(self) -> None:
         if self.closed:
@@ -62,7 +73,7 @@ class Door:
 
     async def serve(self, cycle: RequestResponseCycle) -> None:
         asked = asyncio.get_running_loop().time()
-        pipeline = RequestPipeline(self._runtime, cycle)  # type: ignore[arg-type]
+        pipeline = RequestPipeline(self.runtime, cycle)  # type: ignore[arg-type]
         headers = dict(cycle.headers)
         info = resolve(cycle.method, cycle.raw_path, cycle.query, "acme", None)
         target = cycle.raw_path + (b"?" + cycle.query if cycle.query else b"")
@@ -89,8 +100,8 @@ class Door:
                 )
 
             if info.connects and self.recorded is not None:
-                self._runtime.recordings, placement = self.recorded
-                answer = await recording.connect(self._runtime, request, placement, connect)  # type: ignore[arg-type]
+                self.runtime.recordings, placement = self.recorded
+                answer = await recording.connect(self.runtime, request, placement, connect)  # type: ignore[arg-type]
             elif info.connects:
                 answer = await connect(pairs)
             else:
@@ -104,7 +115,7 @@ class Door:
                     long_running=info.is_long_running,
                 )
             passed = await relay(
-                self._runtime,  # type: ignore[arg-type]
+                self.runtime,  # type: ignore[arg-type]
                 request,
                 "prod",
                 answer,

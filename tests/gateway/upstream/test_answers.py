@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.filters.requestinfo import resolve
 from gateway.handlers.acrossnamespaces import parts, watching
 from gateway.http.negotiation import Accept
+from gateway.resources.kinds import Catalogs
 from gateway.upstream.answers import (
     BYTES_MAX,
     HELD_MAX,
@@ -38,12 +40,19 @@ def pod(name: str, namespace: str = "acme-web") -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": namespace, "resourceVersion": "7"}, "spec": {"containers": [{}]}}
 
 
+PODS = Catalogs().require(resolve("GET", b"/api/v1/pods", b"", "acme", None))
 COLUMNS = [{"name": "Name", "type": "string"}, {"name": "Age", "type": "date"}]
 LIST = {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "12"}, "items": [pod("a"), pod("b")]}
 ROWS = [{"cells": [name, "1d"], "object": pod(name)} for name in ("a", "b")]
-SHOWN = {"kind": "Table", "metadata": {"resourceVersion": "12"}, "columnDefinitions": COLUMNS, "rows": ROWS}
+SHOWN = {
+    "kind": "Table",
+    "apiVersion": "meta.k8s.io/v1",
+    "metadata": {"resourceVersion": "12"},
+    "columnDefinitions": COLUMNS,
+    "rows": ROWS,
+}
 EVENTS = [
-    {"type": "ADDED", "object": {"kind": "Pod", **pod("a")}},
+    {"type": "ADDED", "object": {"kind": "Pod", "apiVersion": "v1", **pod("a")}},
     {"type": "MODIFIED", "object": SHOWN},
     {"type": "BOOKMARK", "object": {"kind": "Pod", "metadata": {"resourceVersion": "13"}}},
     {"type": "ERROR", "object": {"kind": "Status", "code": 410, "message": "too old"}},
@@ -108,10 +117,10 @@ def test_a_table_can_be_joined_to_others_or_is_none(told: Any, named: bool) -> N
 
 
 @settings(max_examples=600, deadline=None)
-@given(st.sampled_from(EVENTS).flatmap(lied))
-def test_an_event_is_of_its_own_namespace_or_none(told: Any) -> None:
+@given(st.sampled_from(EVENTS).flatmap(lied), st.sampled_from([OBJECTS, TABLE]))
+def test_an_event_is_of_its_own_namespace_and_kind_or_none(told: Any, accept: Accept) -> None:
     try:
-        type_, version = watching._checked(decode(json.dumps(told).encode(), "liar"), PLACE)
+        type_, version = watching._checked(decode(json.dumps(told).encode(), "liar"), PLACE, PODS, accept)
     except BadGateway:
         return
     assert type_ in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
@@ -120,11 +129,13 @@ def test_an_event_is_of_its_own_namespace_or_none(told: Any) -> None:
     if type_ in ("ADDED", "MODIFIED", "DELETED"):
         objects = [row.get("object") for row in shown["rows"]] if shown.get("kind") == "Table" else [shown]
         assert namespaces(each for each in objects if each) <= {PLACE.namespace}
+        assert shown["kind"] == ("Table" if accept == TABLE else "Pod")
 
 
 @pytest.mark.parametrize("told", EVENTS, ids=lambda event: event["type"])
 def test_what_is_honest_is_believed(told: Any) -> None:
-    assert watching._checked(decode(json.dumps(told).encode(), "c"), PLACE)[0] == told["type"]
+    accept = TABLE if told["object"]["kind"] == "Table" else OBJECTS
+    assert watching._checked(decode(json.dumps(told).encode(), "c"), PLACE, PODS, accept)[0] == told["type"]
 
 
 def test_honest_lists_are_believed() -> None:

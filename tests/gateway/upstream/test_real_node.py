@@ -22,7 +22,7 @@ WEBSOCKETS, SPDY = (
     {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": said, "KUBECTL_PORT_FORWARD_WEBSOCKETS": said} for said in ("true", "false")
 )
 BOTH = pytest.mark.parametrize("protocol", [WEBSOCKETS, SPDY], ids=["websockets", "spdy"])
-PATIENCE = 120
+PATIENCE = 300.0
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def cluster() -> Iterator[KubeApiserver]:
         with kubeapiserver.running(flags=node.server_flags(folder)) as server, node.running_node(server, folder):
             counting = node.pod("web", "sh", "-c", "for i in $(seq 1000000); do echo line $i; sleep 1; done")
             assert server.admin.send("POST", "/api/v1/namespaces/default/pods", counting).status == 201
-            done = server.kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=55s")
+            done = server.kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=240s")
             assert done.returncode == 0, done.stderr
             yield server
 

@@ -33,7 +33,7 @@ from tests.gateway.upstream.test_streams import EXEC, PODS, SPDY, SWITCH, V5, WE
 from tests.kube.test_remotecommand import FAILED, frame
 from tests.tenants.conftest import OPERATOR
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.django_db(transaction=True)]
 
 TYPED = b"a password that is typed"
 SHOWN = "$ gr\u00fc\u00dfe\r\n".encode()

@@ -22,7 +22,7 @@ from tests import factories
 from tests.gateway.upstream.door import client_of
 from tests.gateway.upstream.test_streams import EXEC, V5, WEBSOCKET, opened, silent
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.django_db(transaction=True)]
 
 
 def conninfo() -> str:
@@ -53,7 +53,7 @@ async def nothing() -> None:
 
 async def seen(look: Callable[[], Any]) -> Any:
     """What the database comes to say."""
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(300):
         while not (found := await sync_to_async(look)()):
             await asyncio.sleep(0.05)
     return found

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.upstream import versions
-from gateway.upstream.versions import LOWEST, MergedVersions, is_merged
+from gateway.upstream.versions import EXPIRY_SECONDS, LOWEST, MergedVersions, given_at, is_merged
 
 PODS, MAPS = ("root:acme", "", "pods"), ("root:acme", "", "configmaps")
 PARTS = st.dictionaries(st.sampled_from(["", "a", "b", "c"]), st.sampled_from(["1", "2", "3"]), min_size=1)
@@ -55,3 +55,24 @@ def test_whoever_has_the_most_forgets_first() -> None:
     for turn in range(300):
         merged.number(PODS, {**parts, "0": str(turn)})
     assert merged.parts(("root:globex", "", "pods"), quiet) == {"": "1", "a": "1"}
+
+
+def test_a_place_that_calls_everything_expired_is_believed_once() -> None:
+    """D8: by all who have theirs from before, and not by those who have got others since, until a while has passed."""
+    now = 1_800_000_000.0
+    merged = MergedVersions(lambda: now)
+    older, old = given_at(merged.number(PODS, {"a": "1"})), given_at(merged.number(PODS, {"a": "2"}))
+    now += 5
+    assert merged.expire(PODS, "a", old)
+    assert merged.expire(PODS, "a", older)
+    now += 1
+    new = given_at(merged.number(PODS, {"a": "2"}))
+    assert not merged.expire(PODS, "a", new)
+    assert not merged.expire(PODS, "a", new + 1)
+    assert merged.expire(PODS, "a", old)
+    assert merged.expire(PODS, "b", new)
+    assert merged.expire(MAPS, "a", new)
+    now += EXPIRY_SECONDS
+    assert merged.expire(PODS, "a", new)
+    # What is long past is not kept.
+    assert len(merged._expired) == 1

@@ -35,7 +35,7 @@ pytestmark = [
 ]
 
 NAME = "kube-asking"
-PATIENCE = 180.0
+PATIENCE = 300.0
 """Where a test gives up on a cluster, whatever the machine."""
 
 

@@ -67,7 +67,7 @@ def made(server: Speaker, tenant: str, *, security: str = "baseline") -> House:
     for path, body in bodies:
         answer = server.send("POST", path, deepcopy(body))
         assert answer.status == 201, answer.body
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     quota, account = house.path("resourcequotas/tenantry-quota"), house.path("serviceaccounts/default")
     while (
         "hard" not in (server.send("GET", quota).body.get("status") or {}) or server.send("GET", account).status != 200

@@ -121,7 +121,7 @@ def test_kinds_of_opened_crds_come_with_an_aggregated_role(house):
         "rules": [{"apiGroups": ["example.org"], "resources": ["lamps"], "verbs": ["get", "list", "create"]}],
     }
     assert house.server.send("POST", f"{RBAC}/clusterroles", role).status == 201
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while house.send("GET", house.path("lamps", "/apis/example.org/v1")).status != 404:
         assert time.monotonic() < end
         time.sleep(0.1)
