@@ -110,8 +110,7 @@ def build_authorization(
         "ABAC": AbacAuthorizer(file) if file is not None else None,
         "Node": NodeAuthorizer(graphs),
         "Webhook": webhook,
-        always.ALLOW: always.AlwaysAllow(),
-        always.DENY: always.AlwaysDeny(),
+        **{authorizer.name: authorizer for authorizer in always.ALWAYS},
     }
     chain = AuthorizationChain(
         [
@@ -133,10 +132,10 @@ def build_authorization(
     return Authorization(chain, policies, workspaces, maximal_permission, rbac, objects, graphs, file, webhook)
 
 
-def check_files(options: AuthorizationOptions) -> None:
+def check_options(options: AuthorizationOptions) -> None:
     """Each mode that needs a file has one that can be read, and no file is without its mode; or ``UnusableFile``.
 
-    What a policy file opens across tenants is named in the log, and that everything is allowed.
+    What a policy file opens across tenants is named in the log, and a mode that allows everything.
     """
     _check_pairs(options)
     if always.ALLOW in options.mode:

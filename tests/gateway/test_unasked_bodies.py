@@ -25,7 +25,7 @@ CHUNKED = "Transfer-Encoding: chunked"
 def connected(caller: Caller) -> Iterator[ssl.SSLSocket]:
     host, port = caller.host.split(":")
     with (
-        socket.create_connection((host, int(port)), timeout=60) as plain,
+        socket.create_connection((host, int(port)), timeout=300) as plain,
         caller.context.wrap_socket(plain, server_hostname=host) as connection,
     ):
         yield connection
@@ -43,7 +43,7 @@ def heard(connection: ssl.SSLSocket) -> bytes:
     except (ssl.SSLWantReadError, BlockingIOError):
         return b""
     finally:
-        connection.settimeout(60)
+        connection.settimeout(300)
 
 
 def rest(connection: ssl.SSLSocket) -> bytes:

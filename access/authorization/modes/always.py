@@ -9,47 +9,40 @@ from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision
 from kube.requests.requestinfo import RequestInfo
 
+
+class AlwaysAuthorizer:
+    """Says the same of every request that the gates and the modes before it have let through.
+
+    Nobody enters another tenant's space by it, a suspended one, or a closed workspace.
+    """
+
+    def __init__(self, decision: Decision, rules: RuleSet) -> None:
+        """``rules`` are what the decision comes to in a SelfSubjectRulesReview."""
+        self.name = decision.step
+        self._decision = decision
+        self._rules = rules
+
+    async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
+        """The decision, whoever asks for whatever it is."""
+        return self.decide(principal, request)
+
+    def decide(self, principal: Principal, request: RequestInfo) -> Decision:  # noqa: ARG002
+        """The same, without waiting."""
+        return self._decision
+
+    async def rules_for(self, principal: Principal, cluster: str, namespace: str) -> RuleSet:  # noqa: ARG002
+        """The rules, whoever asks."""
+        return self._rules
+
+
 ALLOW: Final = "AlwaysAllow"
 DENY: Final = "AlwaysDeny"
 
-_ALLOWED: Final = allow(ALLOW, "everything is allowed to whom the gates before have let through")
-_SILENT: Final = no_opinion(DENY, "everything is forbidden")
-
-
-class AlwaysAllow:
-    """Allows whatever the modes before it have not denied: for tests, and for servers that nobody shares.
-
-    The gates before the modes stand: nobody enters another tenant's space, a suspended one, or a closed workspace.
-    """
-
-    name = ALLOW
-
-    async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
-        """ALLOW, whoever asks for whatever it is."""
-        return self.decide(principal, request)
-
-    def decide(self, principal: Principal, request: RequestInfo) -> Decision:  # noqa: ARG002
-        """The same, without waiting."""
-        return _ALLOWED
-
-    async def rules_for(self, principal: Principal, cluster: str, namespace: str) -> RuleSet:  # noqa: ARG002
-        """Every verb on everything."""
-        return RuleSet(EVERYTHING)
-
-
-class AlwaysDeny:
-    """Allows nothing, and leaves to the modes after it what they allow: kube-apiserver's denial is no opinion either."""
-
-    name = DENY
-
-    async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
-        """No opinion, whoever asks for whatever it is."""
-        return self.decide(principal, request)
-
-    def decide(self, principal: Principal, request: RequestInfo) -> Decision:  # noqa: ARG002
-        """The same, without waiting."""
-        return _SILENT
-
-    async def rules_for(self, principal: Principal, cluster: str, namespace: str) -> RuleSet:  # noqa: ARG002
-        """No rules: it gives nothing."""
-        return NO_RULES
+ALWAYS: Final = (
+    AlwaysAuthorizer(
+        allow(ALLOW, "everything is allowed to whom the gates before have let through"), RuleSet(EVERYTHING)
+    ),
+    # Kubernetes' own has no opinion either: what a later mode allows is allowed.
+    AlwaysAuthorizer(no_opinion(DENY, "everything is forbidden"), NO_RULES),
+)
+"""The authorizers of both modes."""

@@ -13,7 +13,7 @@ from access.admission import choice, configuration
 from access.authentication import options as authentication
 from access.authentication.build import UnusableOptions, build_authenticators
 from access.authorization import options as authorization
-from access.authorization.build import check_files
+from access.authorization.build import check_options
 from access.authorization.modes import always
 from access.reloading import UnusableFile
 from access.requestlimits import READ, WATCH, WRITE
@@ -189,7 +189,7 @@ class Command(BaseCommand):
         try:
             # Once here, so that a wrong file ends the start with one line; the workers make their own.
             build_authenticators(options.authentication, service_account_issuer=options.service_account_issuer)
-            check_files(options.authorization)
+            check_options(options.authorization)
             configuration.read(options.admission_control_config_file)
             self._check_audit(options)
             choice.check(flags["enable_admission_plugins"], options.disable_admission_plugins)

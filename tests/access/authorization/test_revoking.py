@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from access.authorization.build import check_files
+from access.authorization.build import check_options
 from access.authorization.options import AuthorizationOptions
 from tests.access.authorization.apiservers import Client, Server
 
@@ -144,7 +144,7 @@ def test_lines_that_cross_tenants_are_named_at_start(tmp_path: Path, caplog: pyt
         {"user": "x", "tenant": "*", "space": "*", "crossTenant": True},
     ]
     path.write_text("".join(json.dumps({"apiVersion": ABAC, "kind": "Policy", "spec": spec}) + "\n" for spec in lines))
-    check_files(AuthorizationOptions(mode=("ABAC", "RBAC"), policy_file=path))
+    check_options(AuthorizationOptions(mode=("ABAC", "RBAC"), policy_file=path))
     assert [record.getMessage() for record in caplog.records] == [
         f"{path}, line 3: opens the system space to users of tenant 'acme'",
         f"{path}, line 4: opens every space to users of any tenant",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -13,12 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from access.credentials.tokenrequests import ClusterToken
 from gateway.upstream import answers, reading
 from gateway.upstream.client import BadGateway
+from gateway.upstream.placements import Placement
+from gateway.upstream.tokens import WorkspaceTokens
 from tests.effort import effort
 from tests.gateway.upstream.asking import upstream_of
 from tests.gateway.upstream.rawcluster import Visit, ok
 
+WEB = Placement("4f0e", "prod", "root:acme", "acme-web", "Active")
 PATH = "/apis/rbac.authorization.k8s.io/v1/rolebindings"
 
 
@@ -32,7 +37,7 @@ async def read(behave: Callable[[Visit], Awaitable[None]], ask: Callable[[Any], 
         return await ask(SimpleNamespace(upstream=lambda _: upstream, as_gateway=lambda _: (upstream, "gateway")))
 
 
-@pytest.mark.parametrize("token", ["", "workspace"])
+@pytest.mark.parametrize("token", ["gateway", "workspace"])
 async def test_every_page_of_a_list_is_asked_with_the_same_credential(token: str) -> None:
     shown: list[bytes] = []
 
@@ -46,9 +51,17 @@ async def test_every_page_of_a_list_is_asked_with_the_same_credential(token: str
             body = {"metadata": {"resourceVersion": "9", **more}, "items": [binding(first + n) for n in range(500)]}
             await visit.say(ok(json.dumps(body).encode()))
 
-    items, version = await read(behave, lambda clusters: reading.read_list(clusters, "prod", PATH, token=token))
-    assert (len({item["metadata"]["name"] for item in items}), version) == (1500, "9")
-    assert shown == [f"Bearer {token or 'gateway'}".encode()] * 3
+    async def ask(clusters: Any) -> list[dict[str, Any]]:
+        if token == "gateway":
+            found, version = await reading.read_list(clusters, "prod", PATH)
+            assert version == "9"
+            return found
+        tokens = WorkspaceTokens(lambda *_: ClusterToken(token, None, datetime.now(UTC) + timedelta(hours=1)))
+        return await reading.read_list_as(clusters, tokens, WEB, "viewer", PATH)
+
+    items = await read(behave, ask)
+    assert len({item["metadata"]["name"] for item in items}) == 1500
+    assert shown == [f"Bearer {token}".encode()] * 3
 
 
 async def test_a_watch_brings_no_more_than_a_list_may(monkeypatch: pytest.MonkeyPatch) -> None:
