@@ -29,6 +29,9 @@ IMAGE = "example.org/busybox:1"
 PAUSE = "example.org/pause:1"
 NODE = "node-1"
 _PLUGINS = Path("/usr/lib/cni")
+_RESULTS = Path("/var/lib/cni/results")
+"""Where the network's plugins keep what they did for each container, wherever the node's folder is."""
+
 _NEEDED = ("containerd", "ctr", "runc", "busybox")
 _TOOLS = (
     "sh",
@@ -182,8 +185,11 @@ def _stop(folder: Path, socket: Path, processes: Sequence[subprocess.Popen[bytes
     for process in processes[1:]:
         process.kill()
         process.wait()
-    tasks = _ctr(socket, "--namespace", "k8s.io", "tasks", "list", "--quiet").stdout.split()
-    for task in tasks:
+    made, running = (
+        _ctr(socket, "--namespace", "k8s.io", each, "list", "--quiet").stdout.split()
+        for each in ("containers", "tasks")
+    )
+    for task in running:
         _ctr(socket, "--namespace", "k8s.io", "tasks", "delete", "--force", task)
     for process in processes[:1]:
         process.terminate()
@@ -197,6 +203,9 @@ def _stop(folder: Path, socket: Path, processes: Sequence[subprocess.Popen[bytes
     mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
     for mount in reversed([each for each in mounts if each.startswith(f"{folder}/")]):
         subprocess.run(["umount", "--lazy", mount], check=False)
+    for container in made:
+        for result in _RESULTS.glob(f"*-{container}-*"):
+            result.unlink()
 
 
 def _containerd_config(folder: Path, socket: Path, snapshotter: str, *, network: bool) -> Path:
@@ -260,6 +269,8 @@ def _kubelet_config(folder: Path, socket: Path, resolver: str) -> Path:
         "evictionHard": {"memory.available": "1Mi", "nodefs.available": "0%", "imagefs.available": "0%"},
         "localStorageCapacityIsolation": False,
         "resolvConf": "",
+        # Its rules would stay in the machine's network, and there is no proxy of Services that needs them.
+        "makeIPTablesUtilChains": False,
         "podLogsDir": str(folder / "logs"),
         **({"clusterDNS": [resolver], "clusterDomain": "cluster.local"} if resolver else {}),
     }

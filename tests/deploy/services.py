@@ -167,8 +167,8 @@ def _nft(rules: str) -> None:
 
 
 def namespaces_possible() -> bool:
-    """Whether this machine lets us make networks, with rules in them."""
-    tried = ["unshare", "--net", "nft", "-f", "-"]
+    """Whether this machine lets us make networks, with addresses and rules in them."""
+    tried = ["unshare", "--net", "sh", "-c", "ip link set lo up && exec nft -f -"]
     with suppress(OSError):
         return subprocess.run(tried, input=_TABLE, text=True, capture_output=True, check=False).returncode == 0
     return False
