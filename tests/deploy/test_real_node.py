@@ -30,7 +30,6 @@ from tests.deploy import images
 from tests.deploy.rendering import ROOT, Manifest, flat, rendered, values_of
 from tests.deploy.services import API_SERVER, NODE, RESOLVER, Services, namespaces_possible, own_network
 from tests.kubeapiserver import KUBECTL, KubeApiserver
-from tests.story.product import eventually
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -42,8 +41,6 @@ CONTROLLERS = (
     *("endpointslice", "persistentvolume-binder", "csrsigning"),
 )
 VALUES = values_of("values-kind.yaml")
-VALUES["joinCluster"]["approve"] = False
-"""For trying, but for the certificate: its owner approves it, as for real."""
 
 OF_A_BUILD = "openshift-service-ca.crt"
 """A ConfigMap that a build of kube-apiserver mounts beside each token, and that its own controllers would make."""
@@ -247,11 +244,8 @@ def installed(installation: Installation) -> tuple[str, str]:
 
 
 def joined(installation: Installation) -> None:
-    """The cluster asks for a certificate, its owner gives it, and nothing is wrong with what came of it."""
+    """The cluster registers itself, and nothing is wrong with what came of it."""
     installation.do("kubectl -n tenantry create job join")
-    names = eventually(lambda: installation.kubectl("get", "csr", "-o", "name").split(), within=PATIENCE, every=1)
-    assert len(names) == 1, names
-    installation.kubectl("certificate", "approve", names[0].partition("/")[2])
     installation.until("--for=condition=Complete", "job/join")
     assert "the check found nothing wrong" in installation.kubectl("-n", "tenantry", "logs", "job/join")
 
