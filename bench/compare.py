@@ -1,10 +1,10 @@
 """Two versions of the API server in turns: what a request costs each of them, path by path.
 
-``python -m bench.compare FOLDER [ROUNDS]`` (5 rounds): FOLDER is a checkout of the other version in which
+``python -m bench.compare FOLDER [ROUNDS [PATH...]]`` (30 rounds): FOLDER is a checkout of the other version in which
 ``make .venv/.development`` was run. Both servers run all the time, each with its own database on one core, and are asked
-one after the other, in the reverse order every second round, so that what else the machine does meets both. The figure is
-the server's own processor time a request, which a neighbour disturbs less than the rate; the median of the rounds, and the
-ratio, over 1 where this version costs more.
+one after the other, a second each, in the reverse order every second round, so that what else the machine does meets both.
+The figure is the server's own processor time a request, which a neighbour disturbs less than the rate; the median of the
+rounds, and the median of their ratios with its quartiles, over 1 where this version costs more.
 """
 
 from __future__ import annotations
@@ -89,24 +89,25 @@ def asked_for(target: Target, label: str) -> dict[str, Any]:
 def _cost(target: Target, label: str) -> float:
     """Microseconds of the server's processor time a request."""
     before = processor_seconds(target.pid)
-    figures = drive(**asked_for(target, label), seconds=2)
+    figures = drive(**asked_for(target, label), seconds=1)
     if figures.errors:
         raise RuntimeError(f"{label}: {figures}")
-    return (processor_seconds(target.pid) - before) / (figures.rate * 2) * 1e6
+    return (processor_seconds(target.pid) - before) / figures.rate * 1e6
 
 
 def main() -> None:
     """Ask both in turns and print what a request costs each."""
-    other, rounds = Path(sys.argv[1]).resolve(), int(sys.argv[2]) if len(sys.argv) > 2 else 5
+    other, rounds = Path(sys.argv[1]).resolve(), int(sys.argv[2]) if len(sys.argv) > 2 else 30
     with _served(ROOT) as mine, _served(other) as theirs:
-        for label in PATHS:
+        for label in sys.argv[3:] or PATHS:
             costs: dict[str, list[float]] = {mine.name: [], theirs.name: []}
             for number in range(rounds):
                 for target in (mine, theirs) if number % 2 else (theirs, mine):
                     costs[target.name].append(_cost(target, label))
             this, that = (statistics.median(costs[target.name]) for target in (mine, theirs))
-            ratio = statistics.median(a / b for a, b in zip(*costs.values(), strict=True))
-            print(f"  {label:<22} {this:7.0f} µs a request, the other {that:7.0f}: {ratio:.2f}x", flush=True)
+            low, ratio, high = statistics.quantiles((a / b for a, b in zip(*costs.values(), strict=True)), n=4)
+            figures = f"{this:7.0f} µs a request, the other {that:7.0f}: {ratio:.2f}x ({low:.2f} to {high:.2f})"
+            print(f"  {label:<22} {figures}", flush=True)
 
 
 if __name__ == "__main__":

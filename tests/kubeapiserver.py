@@ -33,6 +33,9 @@ REASON = (
 START_SECONDS = 240
 """How long a part may take to start on a machine that does much else; a little less than a test may."""
 
+SERVICES = "10.0.0.0/24"
+"""The addresses of Services. The first is the server's own."""
+
 TOKEN = "conformance"
 """The administrator's bearer token, for clients without certificates."""
 
@@ -129,18 +132,21 @@ def start(
     authorization: Sequence[str] = ("--authorization-mode=Node,RBAC",),
     more_controllers: Sequence[str] = (),
     flags: Sequence[str] = (),
+    names: Sequence[str] = (),
 ) -> KubeApiserver:
     """Start etcd and kube-apiserver, into ``processes``, and wait until the server is ready.
 
     With ``serious`` it runs as where its data counts: etcd writes to the disk before it answers, and every request is
     audited. With ``controllers`` also the controller-manager, until the bootstrap roles are filled, and the audit; without
     them nothing makes the service account that pods need, so its admission is off. ``client_cas`` (PEM) are believed beside
-    its own; ``authorization`` and ``flags`` are for kube-apiserver, ``more_controllers`` for the controller-manager.
+    its own; ``authorization`` and ``flags`` are for kube-apiserver, ``more_controllers`` for the controller-manager. ``names``
+    are what else the server is called.
     """
     ca = trustme.CA()
     (folder / "ca.pem").write_bytes(ca.cert_pem.bytes())
+    (folder / "ca.key").write_bytes(ca.private_key_pem.bytes())
     (folder / "clients.pem").write_bytes(ca.cert_pem.bytes() + client_cas)
-    serving = ca.issue_cert("127.0.0.1", "localhost")
+    serving = ca.issue_cert("127.0.0.1", "localhost", *names)
     (folder / "server.pem").write_bytes(b"".join(pem.bytes() for pem in serving.cert_chain_pems))
     (folder / "server.key").write_bytes(serving.private_key_pem.bytes())
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -173,7 +179,7 @@ def start(
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={folder / 'sa.key'}",
             f"--service-account-signing-key-file={folder / 'sa.key'}",
-            "--service-cluster-ip-range=10.0.0.0/24",
+            f"--service-cluster-ip-range={SERVICES}",
             *authorization,
             "--enable-admission-plugins=NodeRestriction",
             "--allow-privileged=true",
@@ -196,6 +202,8 @@ def start(
             f"--authorization-kubeconfig={folder / 'admin.kubeconfig'}",
             f"--service-account-private-key-file={folder / 'sa.key'}",
             f"--root-ca-file={folder / 'ca.pem'}",
+            f"--cluster-signing-cert-file={folder / 'ca.pem'}",
+            f"--cluster-signing-key-file={folder / 'ca.key'}",
             "--use-service-account-credentials",
             "--leader-elect=false",
             f"--secure-port={free_port()}",

@@ -3,12 +3,11 @@
 It takes root, ``containerd``, ``runc`` and ``busybox`` (Debian: containerd, runc, busybox-static), and a kubelet in
 ``KUBEBUILDER_ASSETS``. Pods share the machine's network: there is nothing of it to set up or to take away. With a scheduler
 (kube-scheduler beside the kubelet, Debian: containernetworking-plugins) they are anybody's, and have a network of their own.
+The addresses of Services lead somewhere where somebody leads them (``tests/deploy/services.py``).
 """
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
 import os
 import shutil
@@ -22,13 +21,17 @@ from pathlib import Path
 import trustme
 import yaml
 
-from tests.kubeapiserver import ASSETS, KubeApiserver, _wait
+from tests.images import write_image
+from tests.kubeapiserver import ASSETS, SERVICES, KubeApiserver, _wait
 from tests.ports import free_port
 
 IMAGE = "example.org/busybox:1"
 PAUSE = "example.org/pause:1"
 NODE = "node-1"
 _PLUGINS = Path("/usr/lib/cni")
+_RESULTS = Path("/var/lib/cni/results")
+"""Where the network's plugins keep what they did for each container, wherever the node's folder is."""
+
 _NEEDED = ("containerd", "ctr", "runc", "busybox")
 _TOOLS = (
     "sh",
@@ -77,26 +80,39 @@ def server_flags(folder: Path) -> Sequence[str]:
 
 
 @contextmanager
-def running_node(server: KubeApiserver, folder: Path, *, scheduler: bool = False) -> Iterator[None]:
-    """A node of ``server``, which was started with ``server_flags``; gone with all its processes afterwards."""
+def running_node(
+    server: KubeApiserver,
+    folder: Path,
+    *,
+    scheduler: bool = False,
+    images: Sequence[Path] = (),
+    address: str = "",
+    resolver: str = "",
+) -> Iterator[None]:
+    """A node of ``server``, which was started with ``server_flags``; gone with all its processes afterwards.
+
+    It has the ``images`` of these archives beside its own. ``address`` is the node's where the machine has no way out,
+    ``resolver`` the name server of its Pods.
+    """
     processes: list[subprocess.Popen[bytes]] = []
     socket = folder / "containerd.sock"
+    snapshotter = _snapshotter(folder)
     try:
-        processes.append(
-            _spawn(folder, "containerd", "--config", str(_containerd_config(folder, socket, network=scheduler)))
-        )
+        config = _containerd_config(folder, socket, snapshotter, network=scheduler)
+        processes.append(_spawn(folder, "containerd", "--config", str(config)))
         _wait(folder, processes, lambda: _ctr(socket, "version").returncode == 0)
-        archive = folder / "images.tar"
-        archive.write_bytes(_images())
-        done = _ctr(socket, "--namespace", "k8s.io", "images", "import", "--snapshotter", "native", str(archive))
-        assert done.returncode == 0, done.stderr
+        for archive in (_images(folder), *images):
+            importing = ("images", "import", "--snapshotter", snapshotter, str(archive))
+            done = _ctr(socket, "--namespace", "k8s.io", *importing)
+            assert done.returncode == 0, done.stderr
         processes.append(
             _spawn(
                 folder,
                 str(ASSETS / "kubelet"),
-                f"--config={_kubelet_config(folder, socket)}",
+                f"--config={_kubelet_config(folder, socket, resolver)}",
                 f"--kubeconfig={server.folder / 'admin.kubeconfig'}",
                 f"--hostname-override={NODE}",
+                *((f"--node-ip={address}",) if address else ()),
                 f"--root-dir={folder / 'kubelet'}",
                 f"--cert-dir={folder / 'kubelet-pki'}",
             )
@@ -152,12 +168,28 @@ def _ctr(socket: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def _snapshotter(folder: Path) -> str:
+    """Containers' roots are laid over their image where the folder's file system can be, else each is a copy of it."""
+    under, upper, work, over = (folder / "laid" / name for name in ("under", "upper", "work", "over"))
+    for each in (under, upper, work, over):
+        each.mkdir(parents=True)
+    options = f"lowerdir={under},upperdir={upper},workdir={work}"
+    laid = subprocess.run(["mount", "-t", "overlay", "overlay", "-o", options, over], capture_output=True, check=False)
+    if laid.returncode:
+        return "native"
+    subprocess.run(["umount", over], check=True)
+    return "overlayfs"
+
+
 def _stop(folder: Path, socket: Path, processes: Sequence[subprocess.Popen[bytes]]) -> None:
     for process in processes[1:]:
         process.kill()
         process.wait()
-    tasks = _ctr(socket, "--namespace", "k8s.io", "tasks", "list", "--quiet").stdout.split()
-    for task in tasks:
+    made, running = (
+        _ctr(socket, "--namespace", "k8s.io", each, "list", "--quiet").stdout.split()
+        for each in ("containers", "tasks")
+    )
+    for task in running:
         _ctr(socket, "--namespace", "k8s.io", "tasks", "delete", "--force", task)
     for process in processes[:1]:
         process.terminate()
@@ -171,9 +203,12 @@ def _stop(folder: Path, socket: Path, processes: Sequence[subprocess.Popen[bytes
     mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
     for mount in reversed([each for each in mounts if each.startswith(f"{folder}/")]):
         subprocess.run(["umount", "--lazy", mount], check=False)
+    for container in made:
+        for result in _RESULTS.glob(f"*-{container}-*"):
+            result.unlink()
 
 
-def _containerd_config(folder: Path, socket: Path, *, network: bool) -> Path:
+def _containerd_config(folder: Path, socket: Path, snapshotter: str, *, network: bool) -> Path:
     path = folder / "containerd.toml"
     path.write_text(
         f"""version = 2
@@ -187,7 +222,7 @@ state = "{folder / "containerd-state"}"
   disable_apparmor = true
   netns_mounts_under_state_dir = true
   [plugins."io.containerd.grpc.v1.cri".containerd]
-    snapshotter = "native"
+    snapshotter = "{snapshotter}"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{_PLUGINS}"
     conf_dir = "{folder / "cni"}"
@@ -196,7 +231,12 @@ state = "{folder / "containerd-state"}"
     (folder / "cni").mkdir()
     pair = {
         "type": "ptp",
-        "ipam": {"type": "host-local", "dataDir": str(folder / "addresses"), "subnet": "10.231.77.0/24"},
+        "ipam": {
+            "type": "host-local",
+            "dataDir": str(folder / "addresses"),
+            "subnet": "10.231.77.0/24",
+            "routes": [{"dst": SERVICES}],
+        },
     }
     plugins = [pair if network else {"type": "loopback"}]
     (folder / "cni" / "10-pods.conflist").write_text(
@@ -205,7 +245,7 @@ state = "{folder / "containerd-state"}"
     return path
 
 
-def _kubelet_config(folder: Path, socket: Path) -> Path:
+def _kubelet_config(folder: Path, socket: Path, resolver: str) -> Path:
     path = folder / "kubelet.yaml"
     config = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -229,43 +269,30 @@ def _kubelet_config(folder: Path, socket: Path) -> Path:
         "evictionHard": {"memory.available": "1Mi", "nodefs.available": "0%", "imagefs.available": "0%"},
         "localStorageCapacityIsolation": False,
         "resolvConf": "",
+        # Its rules would stay in the machine's network, and there is no proxy of Services that needs them.
+        "makeIPTablesUtilChains": False,
         "podLogsDir": str(folder / "logs"),
+        **({"clusterDNS": [resolver], "clusterDomain": "cluster.local"} if resolver else {}),
     }
     path.write_text(yaml.safe_dump(config))
     return path
 
 
-def _images() -> bytes:
-    """Both images in one archive, as ``docker save`` writes them: busybox under the names of its tools."""
-    layer = io.BytesIO()
-    with tarfile.open(fileobj=layer, mode="w") as tar:
+def _images(folder: Path) -> Path:
+    """Both images in one archive: busybox under the names of its tools."""
+
+    def fill(tar: tarfile.TarFile) -> None:
         program = shutil.which("busybox")
         assert program is not None
         for name in ("bin", "tmp"):
-            folder = tarfile.TarInfo(name)
-            folder.type, folder.mode = tarfile.DIRTYPE, 0o777
-            tar.addfile(folder)
+            place = tarfile.TarInfo(name)
+            place.type, place.mode = tarfile.DIRTYPE, 0o777
+            tar.addfile(place)
         tar.add(Path(program).resolve(), "bin/busybox")
         for tool in _TOOLS:
             link = tarfile.TarInfo(f"bin/{tool}")
             link.type, link.linkname = tarfile.SYMTYPE, "busybox"
             tar.addfile(link)
-    content = layer.getvalue()
-    config = {
-        "architecture": "amd64",
-        "os": "linux",
-        "config": {"Env": ["PATH=/bin"], "Cmd": ["sleep", "1000000"]},
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(content).hexdigest()}"]},
-    }
-    manifest = [{"Config": "config.json", "RepoTags": [IMAGE, PAUSE], "Layers": ["layer.tar"]}]
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w") as tar:
-        for name, data in (
-            ("layer.tar", content),
-            ("config.json", json.dumps(config).encode()),
-            ("manifest.json", json.dumps(manifest).encode()),
-        ):
-            entry = tarfile.TarInfo(name)
-            entry.size = len(data)
-            tar.addfile(entry, io.BytesIO(data))
-    return archive.getvalue()
+
+    config = {"Env": ["PATH=/bin"], "Cmd": ["sleep", "1000000"]}
+    return write_image(folder / "images.tar", [IMAGE, PAUSE], config, fill)

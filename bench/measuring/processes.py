@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import time
 from pathlib import Path
 
 
 def processor_seconds(pid: int | None) -> float:
-    """Its time on processors."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Its time on processors, all its threads', to the nanosecond: its clock by POSIX' ``clock_getcpuclockid``."""
+    assert pid is not None
+    return time.clock_gettime(~pid << 3 | 2)
 
 
 def children(pid: int) -> list[int]:

@@ -14,10 +14,10 @@ from typing import Final
 HOLD_SECONDS: Final = 0.02
 """Longer than this nobody should hold the loop."""
 
-LOOK_SECONDS: Final = 0.01
+BEAT_SECONDS: Final = 0.01
 
-WORKING_SECONDS: Final = 0.001
-"""Less processor time than this between two looks holds nobody up: then the loop is left in peace."""
+LOOK_SECONDS: Final = 0.05
+"""A look takes the interpreter from the loop, which costs it as much as a hundred beats."""
 
 _PLACES_MAX: Final = 100
 _FLOORS: Final = frozenset({"portal", "gateway", "access", "tenants", "store", "audit", "kube"})
@@ -26,23 +26,24 @@ _FLOORS: Final = frozenset({"portal", "gateway", "access", "tenants", "store", "
 class Watchdog:
     """Counts the times that the loop was held, by the place in our code that a look at the stack found.
 
-    What counts is the processor time of the loop's own thread: a machine that is busy with others holds no loop. A thread
-    looks at it, and asks the loop for a beat while it works: as long as none comes, somebody holds it.
+    What counts is the processor time of the loop's own thread: a machine that is busy with others holds no loop. The loop
+    beats by itself, and each beat tells how late it is; a thread looks where the loop is when one is late. A hold that has
+    ended before a look is counted as ``unknown``.
     """
 
     def __init__(self) -> None:
         self.holds: dict[str, int] = {}
         self.longest = 0.0
-        self._asked: tuple[float, float] | None = None
-        """When a beat was asked for that has not come yet: in processor time, and in time."""
+        self._due = 0.0, 0.0
+        """Of the beat that comes next: the loop's processor time when it was asked for, and when it is to come."""
         self._place = ""
         self._stopped = False
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
         """Watch the running loop."""
-        loop = asyncio.get_running_loop()
-        looker = threading.Thread(target=self._look, args=(threading.get_ident(), loop), name="watchdog", daemon=True)
+        self._await_beat(asyncio.get_running_loop())
+        looker = threading.Thread(target=self._look, args=(threading.get_ident(),), name="watchdog", daemon=True)
         looker.start()
         try:
             yield
@@ -59,38 +60,35 @@ class Watchdog:
             f"tenantry_event_loop_longest_hold_seconds {self.longest:.6f}",
         ]
 
-    def _beat(self) -> None:
+    def _await_beat(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._due = time.thread_time(), time.monotonic() + BEAT_SECONDS
+        loop.call_later(BEAT_SECONDS, self._beat, loop)
+
+    def _beat(self, loop: asyncio.AbstractEventLoop) -> None:
         """In the loop: it goes on."""
-        asked = self._asked
-        if asked is None:
-            return
+        used, due = self._due
         # Many short turns of the loop are no hold: none of them makes the beat late.
-        held = min(time.thread_time() - asked[0], time.monotonic() - asked[1])
+        held = min(time.thread_time() - used, time.monotonic() - due)
         self.longest = max(self.longest, held)
         if held > HOLD_SECONDS:
             place = self._place or "unknown"
             if place not in self.holds and len(self.holds) >= _PLACES_MAX:
                 place = "_other"
             self.holds[place] = self.holds.get(place, 0) + 1
-        self._asked = None
+        self._place = ""
+        if not self._stopped:
+            self._await_beat(loop)
 
-    def _look(self, thread: int, loop: asyncio.AbstractEventLoop) -> None:
-        """In a thread of its own: ask for beats, and see where the loop's thread is while none comes."""
+    def _look(self, thread: int) -> None:
+        """In a thread of its own: see where the loop is while no beat comes."""
         clock = time.pthread_getcpuclockid(thread)
-        before = time.clock_gettime(clock)
         while not self._stopped:
             time.sleep(LOOK_SECONDS)
-            used, asked = time.clock_gettime(clock), self._asked
-            if asked is None:
-                if used - before > WORKING_SECONDS:
-                    self._place = ""
-                    self._asked = used, time.monotonic()
-                    loop.call_soon_threadsafe(self._beat)
-            elif used - asked[0] > LOOK_SECONDS / 2 and not self._place:
+            used, due = awaited = self._due
+            if time.monotonic() > due and time.clock_gettime(clock) - used > BEAT_SECONDS:
                 place = _place(sys._current_frames().get(thread))  # noqa: SLF001 - the one way to see it
-                if asked is self._asked:
+                if awaited is self._due:
                     self._place = place
-            before = used
 
 
 def _place(frame: FrameType | None) -> str:

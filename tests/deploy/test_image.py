@@ -32,3 +32,11 @@ def test_last_stage_of_the_image_installs_nothing_and_runs_as_nobody() -> None:
     assert not re.search(r"apt-get|pip install|gcc", last)
     assert re.search(r"pip uninstall .*pip", last)
     assert re.search(r"^USER 10001:10001$", last, re.MULTILINE)
+
+
+def test_what_git_does_not_keep_gets_into_no_image() -> None:
+    """Neither what tools leave in a working tree, nor the data of the quickstart."""
+    left_out = (ROOT / ".dockerignore").read_text().split()
+    for line in (ROOT / ".gitignore").read_text().split():
+        name = line.strip("/")
+        assert (name if "/" in line.removesuffix("/") else f"**/{name}") in left_out, line

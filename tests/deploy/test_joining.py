@@ -49,15 +49,13 @@ def inside(
     address = urlsplit(kube_apiserver.url)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", str(address.hostname))
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(address.port))
-    key = kube_apiserver.ca.private_key_pem.bytes()
-    (tmp_path / "signer.key").write_bytes(key)
     admin = kube_apiserver.folder / "admin.kubeconfig"
     signer = subprocess.Popen(
         [
             str(ASSETS / "kube-controller-manager"),
             *(f"--{name}kubeconfig={admin}" for name in ("", "authentication-", "authorization-")),
             f"--cluster-signing-cert-file={kube_apiserver.folder / 'ca.pem'}",
-            f"--cluster-signing-key-file={tmp_path / 'signer.key'}",
+            f"--cluster-signing-key-file={kube_apiserver.folder / 'ca.key'}",
             "--controllers=certificatesigningrequest-signing-controller",
             "--leader-elect=false",
             f"--secure-port={free_port()}",
