@@ -105,6 +105,8 @@ class RequestPipeline:
         try:
             try:
                 answer = await self._answer()
+                if not isinstance(answer, Stream):
+                    await _in_step()
             except asyncio.CancelledError:
                 task = asyncio.current_task()
                 if not self._cycle.timed_out or task is None:
@@ -184,6 +186,7 @@ class RequestPipeline:
             write=cycle.write_nowait,
             cut=cycle.abort,
         )
+        await _in_step()
         return await self._dispatch(runtime, request, again)
 
     def _refusal(self, error: StatusError) -> Response:
@@ -309,6 +312,15 @@ class RequestPipeline:
         # The cluster's own audit has the request that it asked about; what was refused is recorded where it was.
         if record.code != 200 or principal is None or not cluster_of(principal):
             runtime.audit.put_nowait(record)
+
+
+async def _in_step() -> None:
+    """Let the requests that have come together come as far as this one before it goes on.
+
+    So the same code runs for one after the other while the processor has it at hand, and their answers leave together
+    (cohort scheduling; docs/decisions/015-cohorts.md).
+    """
+    await asyncio.sleep(0)
 
 
 @lru_cache(maxsize=256)
