@@ -1,6 +1,6 @@
 """Two versions of the API server in turns: what a request costs each of them, path by path.
 
-``python -m bench.compare FOLDER [ROUNDS [PATH...]]`` (30 rounds): FOLDER is a checkout of the other version in which
+``python -m bench.compare FOLDER [ROUNDS [PATH...]]`` (30 rounds, 2 at least): FOLDER is a checkout of the other version in which
 ``make .venv/.development`` was run. Both servers run all the time, each with its own database on one core, and are asked
 one after the other, a second each, in the reverse order every second round, so that what else the machine does meets both.
 The figure is the server's own processor time a request, which a neighbour disturbs less than the rate; the median of the
@@ -97,7 +97,7 @@ def _cost(target: Target, label: str) -> float:
 
 def main() -> None:
     """Ask both in turns and print what a request costs each."""
-    other, rounds = Path(sys.argv[1]).resolve(), int(sys.argv[2]) if len(sys.argv) > 2 else 30
+    other, rounds = Path(sys.argv[1]).resolve(), max(2, int(sys.argv[2])) if len(sys.argv) > 2 else 30
     with _served(ROOT) as mine, _served(other) as theirs:
         for label in sys.argv[3:] or PATHS:
             costs: dict[str, list[float]] = {mine.name: [], theirs.name: []}

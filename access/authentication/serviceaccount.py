@@ -31,12 +31,13 @@ POD_UID: Final = "authentication.kubernetes.io/pod-uid"
 
 @dataclass(slots=True)
 class _Verified:
-    """A token whose signature has been verified, and the objects that it names as they were last found good."""
+    """A token whose signature has been verified, and the objects that it names."""
 
     claims: ServiceAccountClaims
     principal: Principal
     named: Sequence[tuple[Key, Reference]]
-    good: dict[Key, Stored | None] = field(default_factory=dict)
+    judged: dict[Key, tuple[Stored | None, str]] = field(default_factory=dict)
+    """What of the objects was looked at last, and what was wrong with it."""
 
 
 class ServiceAccountAuthenticator:
@@ -83,8 +84,8 @@ class ServiceAccountAuthenticator:
     def _is_good(self, verified: _Verified) -> bool:
         """Whether all that the token names is, as far as can be said at once, what it was when it was last looked up."""
         for key, _ in verified.named:
-            stored = self._store.peek(key)
-            if stored is None or verified.good.get(key) is not stored:
+            stored, judged = self._store.peek(key), verified.judged.get(key)
+            if judged is None or judged[0] is not stored or judged[1]:
                 return False
         return True
 
@@ -125,14 +126,17 @@ class ServiceAccountAuthenticator:
     async def _require(self, verified: _Verified, key: Key, reference: Reference) -> None:
         """What the token names still is what it was; looked up on every use, read again only when it has changed."""
         stored = self._store.peek(key) or await self._store.get(key, cached=True)
-        if stored is not None and verified.good.get(key) is stored:
-            return
-        if _flaw(stored, reference):
-            # Another process may have made it just now, and this one not have seen that yet.
-            stored = await self._store.get(key)
-        if flaw := _flaw(stored, reference):
-            raise Refused(f"what the token is bound to ({key.resource}) {flaw}")
-        verified.good[key] = stored
+        judged = verified.judged.get(key)
+        if judged is None or judged[0] is not stored:
+            flaw = _flaw(stored, reference)
+            if flaw and judged is None:
+                # Another process may have made it just now, and this one not have seen that yet. Only then is it looked at
+                # again: what this process has seen once does not come back after its end, for no UID does.
+                stored = await self._store.get(key)
+                flaw = _flaw(stored, reference)
+            judged = verified.judged[key] = stored, flaw
+        if judged[1]:
+            raise Refused(f"what the token is bound to ({key.resource}) {judged[1]}")
 
 
 def _flaw(stored: Stored | None, reference: Reference) -> str:

@@ -102,9 +102,17 @@ class RequestPipeline:
     async def run(self) -> None:
         """Answer, and record what became of it."""
         begin_budget()
+        answer: Response | Stream | None = None
         try:
             try:
-                answer = await self._answer()
+                try:
+                    answer = await self._answer()
+                except Exception as error:
+                    if isinstance(error, Disconnected):
+                        raise
+                    if isinstance(error, RateLimited):
+                        self.decision = error.decision
+                    answer = self._refusal(as_status_error(error))
                 if not isinstance(answer, Stream):
                     await _in_step()
             except asyncio.CancelledError:
@@ -112,14 +120,9 @@ class RequestPipeline:
                 if not self._cycle.timed_out or task is None:
                     raise
                 task.uncancel()
-                error = Timeout("request did not complete within the allotted timeout")
-                answer = self._refusal(error)
-            except Exception as error:
-                if isinstance(error, Disconnected):
-                    raise
-                if isinstance(error, RateLimited):
-                    self.decision = error.decision
-                answer = self._refusal(as_status_error(error))
+                # What has become known in the last moment is told all the same.
+                if answer is None:
+                    answer = self._refusal(Timeout("request did not complete within the allotted timeout"))
             if isinstance(answer, Stream):
                 await self._stream(answer)
             else:
@@ -166,12 +169,13 @@ class RequestPipeline:
         body = b""
         # Whatever comes is read to its end, within bounds: what nobody has asked for, of a GET say, would come for as long
         # as a watch lasts.
+        asked = time.perf_counter()
         if cycle.method in _WITH_BODY or b"content-length" in self._headers or b"transfer-encoding" in self._headers:
-            asked = time.perf_counter()
             body = await read_body(cycle, self._headers, limit_of(info))
-            if time.perf_counter() - asked > PROMPT_SECONDS:
-                # Rights can end while a body trickles in.
-                await require_standing(runtime, principal, again)
+        await _in_step()
+        if time.perf_counter() - asked > PROMPT_SECONDS:
+            # Rights can end while a body trickles in, or a process stands still.
+            await require_standing(runtime, principal, again)
         request = self.request = Request(
             principal=principal,
             info=info,
@@ -186,7 +190,6 @@ class RequestPipeline:
             write=cycle.write_nowait,
             cut=cycle.abort,
         )
-        await _in_step()
         return await self._dispatch(runtime, request, again)
 
     def _refusal(self, error: StatusError) -> Response:

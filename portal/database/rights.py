@@ -212,12 +212,12 @@ def rights_apply(alias: str = DEFAULT_DB_ALIAS) -> None:
 
 
 def _is_ahead(connection: Any) -> bool:
-    """Whether the database has later migrations than there are here."""
+    """Whether the database has later migrations than there are here, or those of one more application."""
     loader = MigrationLoader(connection)
     last: dict[str, str] = {}
     for app, name in loader.disk_migrations:
         last[app] = max(name, last.get(app, ""))
-    return any(name > last.get(app, name) for app, name in loader.applied_migrations)
+    return any(name > last.get(app, "") for app, name in loader.applied_migrations)
 
 
 _VERSION: Final = 1

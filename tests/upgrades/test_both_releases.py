@@ -17,6 +17,8 @@ from tests.upgrades.inhabiting import API, PAGES, PASSWORD, Inhabited, inhabit, 
 from tests.upgrades.neighbours import House, Installation, moved
 from tests.upgrades.objects import Sample, chosen, deleted, of_space, place, posted
 
+pytestmark = pytest.mark.timeout(3600)
+
 MAPS = "/api/v1/namespaces/default/configmaps"
 HOUSES = ("old", "new")
 

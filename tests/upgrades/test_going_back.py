@@ -32,9 +32,10 @@ def test_rights_that_a_later_release_gave_stand_until_it_has_gone() -> None:
             owner.execute("CREATE TABLE later (id bigint)")
             owner.execute(sql.SQL("GRANT SELECT ON later TO {}").format(sql.Identifier(product)))
             owner.execute("COMMENT ON TABLE django_migrations IS 'other rights than those of this release'")
-            owner.execute("INSERT INTO django_migrations (app, name, applied) VALUES ('tenants', %s, now())", [LATER])
-            prepared()
-            assert may_read()
-            owner.execute("DELETE FROM django_migrations WHERE name = %s", [LATER])
+            for app in ("tenants", "an_application_more"):
+                owner.execute("INSERT INTO django_migrations (app, name, applied) VALUES (%s, %s, now())", [app, LATER])
+                prepared()
+                assert may_read(), app
+                owner.execute("DELETE FROM django_migrations WHERE name = %s", [LATER])
             prepared()
             assert not may_read()

@@ -16,6 +16,8 @@ import pytest
 
 from tests.databases import ROOT, TEMPLATE, run, template
 
+pytestmark = pytest.mark.timeout(3600)
+
 BESIDE = Path(__file__).parent / "beside"
 
 PARTS = {
@@ -60,6 +62,7 @@ def test_the_release_before_passes_its_own_tests_on_the_tables_of_this_one(part:
         done = subprocess.run(
             [
                 *(sys.executable, "-m", "pytest", "-n", "0", "-p", "newertables", "-p", "no:cacheprovider"),
+                *("-o", "timeout=900"),  # a busy machine takes its time
                 *(f"tests/{path}" for path in PARTS[part]),
             ],
             cwd=release_before,

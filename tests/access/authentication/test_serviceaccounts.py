@@ -17,18 +17,28 @@ from access.authentication.keyfiles import KeyFiles
 from access.authentication.serviceaccount import ServiceAccountAuthenticator
 from kube.authentication.serviceaccounttokens import Reference, ServiceAccountClaims, sign
 from store.engine import Engine
-from store.types import Create, Delete, Key
+from store.types import Create, Delete, Key, Stored
 from tests.databases import migrated
 
 ISSUER = "https://kubernetes.example"
 SPACE, NAMESPACE = "root:acme", "default"
 
 
+class Counting(Engine):
+    """A store that counts how often it was asked for what stands in the database now."""
+
+    questions = 0
+
+    async def get(self, key: Key, *, cached: bool = False) -> Stored | None:
+        self.questions += not cached
+        return await super().get(key, cached=cached)
+
+
 @pytest.fixture
-async def processes() -> AsyncIterator[tuple[Engine, Engine]]:
+async def processes() -> AsyncIterator[tuple[Engine, Counting]]:
     """The stores of two."""
     with migrated("accounts") as database:
-        async with Engine(database) as one, Engine(database) as other:
+        async with Engine(database) as one, Counting(database) as other:
             yield one, other
 
 
@@ -71,7 +81,7 @@ def token(keys: KeyFiles, account: Reference, secret: Reference) -> Credentials:
 
 
 async def test_a_token_that_one_process_has_given_is_good_at_another_at_once(
-    processes: tuple[Engine, Engine], keys: KeyFiles
+    processes: tuple[Engine, Counting], keys: KeyFiles
 ) -> None:
     """What it is bound to was made, or made anew, a moment before; and when that has gone, so has the token."""
     here, there = processes
@@ -89,3 +99,33 @@ async def test_a_token_that_one_process_has_given_is_good_at_another_at_once(
         assert await there.get(key) is None
         with pytest.raises(Refused, match="is gone"):
             await asked.authenticate(credentials, now=time.time())
+
+
+async def test_a_token_whose_end_was_seen_is_refused_at_once(
+    processes: tuple[Engine, Counting], keys: KeyFiles
+) -> None:
+    """Whoever goes on showing it asks the database nothing, and a stream that rests on it waits for no database (AN6, GW5)."""
+    here, there = processes
+    asked = ServiceAccountAuthenticator(there, keys=keys, issuer=ISSUER, audiences=("api",))
+    account, secret = await made(here, "serviceaccounts", "web"), await made(here, "secrets", "anchor")
+    good, invented = token(keys, account, secret), token(keys, account, Reference("anchor", str(uuid4())))
+    assert await asked.authenticate(good, now=time.time()) is not None
+    with pytest.raises(Refused, match="has been made anew"):
+        await asked.authenticate(invented, now=time.time())
+    key = Key(SPACE, "", "secrets", NAMESPACE, "anchor")
+    stored = await here.get(key)
+    assert stored is not None
+    await here.commit(Delete(key, stored.revision, orjson.loads(stored.data)))
+    assert await there.get(key) is None
+    before = there.questions
+    for _ in range(20):
+        for credentials in (good, invented):
+            with pytest.raises(Refused, match="is gone"):
+                await asked.authenticate(credentials, now=time.time())
+    await made(here, "secrets", "anchor")
+    assert await there.get(key) is not None
+    for _ in range(20):
+        for credentials in (good, invented):
+            with pytest.raises(Refused, match="has been made anew"):
+                await asked.authenticate(credentials, now=time.time())
+    assert there.questions == before + 1
