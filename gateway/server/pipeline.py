@@ -173,8 +173,8 @@ class RequestPipeline:
         if cycle.method in _WITH_BODY or b"content-length" in self._headers or b"transfer-encoding" in self._headers:
             body = await read_body(cycle, self._headers, limit_of(info))
         await _in_step()
-        if time.perf_counter() - asked > PROMPT_SECONDS:
-            # Rights can end while a body trickles in, or a process stands still.
+        if time.perf_counter() - asked > PROMPT_SECONDS and info.path not in ALWAYS_ALLOWED:
+            # Rights can end while a body trickles in, or a process stands still; what everybody may cannot.
             await require_standing(runtime, principal, again)
         request = self.request = Request(
             principal=principal,
