@@ -135,10 +135,14 @@ def state_of(person: Person, workspace: str) -> str:
     return str(said(person, "GET", f"workspaces/{workspace}/", expect=200)["status"])
 
 
+def lists(there: Inhabited) -> list[str]:
+    """The paths of what the REST API lists."""
+    return [path.format(tenant=there.tenant, workspace=there.workspace) for path in _LISTS]
+
+
 def listed(person: Person, there: Inhabited) -> dict[str, Any]:
     """Everything that the REST API lists, by its path."""
-    paths = [path.format(tenant=there.tenant, workspace=there.workspace) for path in _LISTS]
-    return {path: said(person, "GET", path, expect=200) for path in paths}
+    return {path: said(person, "GET", path, expect=200) for path in lists(there)}
 
 
 def shared(known: Any, shown: Any) -> Any:

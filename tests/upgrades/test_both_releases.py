@@ -13,7 +13,19 @@ import pytest
 
 from tests.speaking import Speaker
 from tests.story.product import eventually
-from tests.upgrades.inhabiting import API, PAGES, PASSWORD, Inhabited, inhabit, listed, ordered, said, shared, state_of
+from tests.upgrades.inhabiting import (
+    API,
+    PAGES,
+    PASSWORD,
+    Inhabited,
+    inhabit,
+    listed,
+    lists,
+    ordered,
+    said,
+    shared,
+    state_of,
+)
 from tests.upgrades.neighbours import House, Installation, moved
 from tests.upgrades.objects import Sample, chosen, deleted, of_space, place, posted
 
@@ -49,14 +61,17 @@ def test_what_people_make_at_one_the_other_lists(both: Installation, writer: Hou
     """Every list of the REST API, as the release before has it: the newer one tells no less, and nothing else."""
     operator = both.operator(writer)
 
-    def at_rest() -> list[Any] | None:
+    def at_rest(path: str) -> list[Any] | None:
         """What each tells, as soon as the first of them tells the same afterwards: workers go on all the while."""
-        older, newer, again = (listed(moved(operator, house), there) for house in (both.old, both.new, both.old))
+        older, newer, again = (
+            said(moved(operator, house), "GET", path, expect=200) for house in (both.old, both.new, both.old)
+        )
         known = shared(older, older)
         return [known, shared(older, newer)] if known == shared(again, again) else None
 
-    known, told = eventually(at_rest, within=300)
-    assert told == known
+    for path in lists(there):
+        known, told = eventually(lambda path=path: at_rest(path))  # type: ignore[misc]
+        assert told == known, path
 
 
 def test_objects_written_at_one_are_read_changed_and_deleted_at_the_other(
@@ -150,7 +165,13 @@ def test_the_release_before_goes_on_when_this_one_has_gone(both: Installation) -
     said(operator, "PATCH", f"tiers/{tenant}-tier/", expect=200, stored_mebibytes=64)
     said(operator, "POST", f"tenants/{tenant}-cold/thaw", expect=204)
     said(operator, "POST", f"tenants/{tenant}-cold/offboard", expect=200, reason="They leave.", days=30)
-    before = listed(operator, there)
+
+    def at_rest() -> dict[str, Any] | None:
+        """What it lists once its workers have done what was asked of them."""
+        states = [said(operator, "GET", f"operations/?state={state}", expect=200) for state in ("pending", "running")]
+        return None if any(state["results"] for state in states) else listed(operator, there)
+
+    before = eventually(at_rest)
     maps = both.admin(new, f"root:{tenant}")
     assert maps.send("POST", MAPS, {"metadata": {"name": "kept"}, "data": {"a": "b"}}).status == 201
     new.end(*new.parts)
