@@ -154,8 +154,18 @@ class Installation:
         return self.old if house is self.new else self.new
 
     def prepare(self, house: House) -> None:
-        """Migrate and make what is missing, as this release does before its processes start."""
-        found = json.loads(house.manage("bootstrap").splitlines()[-1])
+        """Migrate and make what is missing, as this release does before its processes start.
+
+        It is tried again as the chart's Job is: rights are given under locks that a process that runs may hold crosswise.
+        """
+        for left in reversed(range(6)):
+            try:
+                printed = house.manage("bootstrap")
+                break
+            except AssertionError as error:
+                if not left or "deadlock detected" not in str(error):
+                    raise
+        found = json.loads(printed.splitlines()[-1])
         self.facts |= {name: value for name, value in found.items() if value is not None}
 
     def miscounted(self) -> list[tuple[Any, ...]]:
