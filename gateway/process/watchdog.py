@@ -15,9 +15,10 @@ HOLD_SECONDS: Final = 0.02
 """Longer than this nobody should hold the loop."""
 
 BEAT_SECONDS: Final = 0.01
+"""How far apart the loop's beats are: a hold is measured to this."""
 
-LOOK_SECONDS: Final = 0.05
-"""A look takes the interpreter from the loop, which costs it as much as a hundred beats."""
+LOOK_SECONDS: Final = HOLD_SECONDS
+"""As often as finds most holds while they last, and no oftener: a look takes the interpreter from the loop."""
 
 _PLACES_MAX: Final = 100
 _FLOORS: Final = frozenset({"portal", "gateway", "access", "tenants", "store", "audit", "kube"})
