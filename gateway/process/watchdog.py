@@ -86,7 +86,7 @@ class Watchdog:
         while not self._stopped:
             time.sleep(LOOK_SECONDS)
             used, due = awaited = self._due
-            if time.monotonic() > due and time.clock_gettime(clock) - used > BEAT_SECONDS:
+            if not self._place and time.monotonic() > due and time.clock_gettime(clock) - used > BEAT_SECONDS:
                 place = _place(sys._current_frames().get(thread))  # noqa: SLF001 - the one way to see it
                 if awaited is self._due:
                     self._place = place
