@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rest_framework import serializers
 
+from audit.chain import FIELDS
 from audit.models import AuditEntry
 from tenants.models import Recording
 
@@ -17,24 +18,7 @@ class AuditEntrySerializer(serializers.ModelSerializer[AuditEntry]):
 
     class Meta:
         model = AuditEntry
-        fields = (
-            "id",
-            "chain",
-            "sequence",
-            "created_at",
-            "action",
-            "outcome",
-            "actor",
-            "user_id",
-            "workspace_id",
-            "target",
-            "ip_address",
-            "user_agent",
-            "request_id",
-            "detail",
-            "previous_hash",
-            "hash",
-        )
+        fields = (*FIELDS, "previous_hash", "hash")
         read_only_fields = fields
 
 
