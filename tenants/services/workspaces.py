@@ -316,7 +316,10 @@ def _require_room(user_id: UUID, tier: Tier) -> None:
     if count >= tier.workspaces_per_user:
         room = f"{tier.workspaces_per_user} workspace{'' if tier.workspaces_per_user == 1 else 's'}"
         still = f", {ending} of them still being deleted" if ending else ""
-        raise Forbidden(f"The tier {tier.name} allows {room} per user, and you have {count}{still}.", kind="workspaces")
+        raise Forbidden(
+            f"The tier {tier.name} allows {room} per user, and you have {count}{still}: take another tier, or delete one.",
+            kind="workspaces",
+        )
 
 
 def _require_active(tenant: Tenant) -> None:

@@ -112,7 +112,7 @@ def test_bad_input_is_told_and_makes_nothing(alice, fields, error):
 
 def test_the_tiers_limit_is_told(alice):
     init(alice, name="one")
-    with pytest.raises(Forbidden, match="allows 1 workspace per user, and you have 1"):
+    with pytest.raises(Forbidden, match="allows 1 workspace per user, and you have 1: take another tier"):
         init(alice, name="two")
     workspace_delete(actor=actor_of(alice), workspace_id=Workspace.objects.get().id)
     with pytest.raises(Forbidden, match="1 of them still being deleted"):
