@@ -37,8 +37,14 @@ class Door:
     """A tenant's way in: its API server, the cluster behind, and who belongs to it."""
 
     server: Server
-    cluster: TestCluster
+    real: TestCluster | None
     tenant: Tenant
+
+    @property
+    def cluster(self) -> TestCluster:
+        """The real cluster behind."""
+        assert self.real is not None, "no real cluster is behind this door"
+        return self.real
 
     @property
     def name(self) -> str:
@@ -108,19 +114,35 @@ def new_door(
     settings.SEALING_KEYS = [key]
     tiers_create_defaults()
     cluster_register(actor=OPERATOR, name="kube-apiserver", kubeconfig=door_kubeconfig)
+    return lambda: new_tenant(server, cluster_kube_apiserver)
 
-    def made() -> Door:
-        name = f"t{uuid4().hex[:8]}"
-        door = Door(server, cluster_kube_apiserver, tenant_create(actor=OPERATOR, name=name))
-        # The server takes in that the tests emptied its database.
-        owner = door.person("olga", Role.OWNER)
-        deadline = time.monotonic() + PATIENCE
-        while owner.get("/api/v1/namespaces").status != 200:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        return door
 
-    return made
+def new_tenant(server: Server, cluster: TestCluster | None) -> Door:
+    """A tenant that the server lets in."""
+    door = Door(server, cluster, tenant_create(actor=OPERATOR, name=f"t{uuid4().hex[:8]}"))
+    # The server takes in that the tests emptied its database.
+    owner = door.person("olga", Role.OWNER)
+    deadline = time.monotonic() + PATIENCE
+    while owner.get("/api/v1/namespaces").status != 200:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    return door
+
+
+STANDING_IN = "standing-in"
+"""The name of the cluster that is an API server of the product."""
+
+
+@pytest.fixture
+def new_standing_door(
+    transactional_db: None, settings: Any, door_server: tuple[Server, str], standing_in: str
+) -> Callable[[], Door]:
+    """Tenants with a cluster that stands in for a real one: what is asked of it shows everywhere."""
+    server, key = door_server
+    settings.SEALING_KEYS = [key]
+    tiers_create_defaults()
+    cluster_register(actor=OPERATOR, name=STANDING_IN, kubeconfig=standing_in)
+    return lambda: new_tenant(server, None)
 
 
 @pytest.fixture
