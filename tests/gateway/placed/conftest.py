@@ -24,6 +24,7 @@ from tests.clusters import TestCluster, prepared
 from tests.gateway.callers import PATIENCE, Answer, Caller
 from tests.gateway.conftest import Server
 from tests.kubeapiserver import KUBECTL
+from tests.speaking import Speaker
 from tests.tenants.conftest import OPERATOR, join
 
 SERVER = "server-of-nodes"
@@ -117,9 +118,9 @@ def new_door(
     return lambda: new_tenant(server, cluster_kube_apiserver)
 
 
-def new_tenant(server: Server, cluster: TestCluster | None) -> Door:
+def new_tenant(server: Server, cluster: TestCluster | None, name: str = "") -> Door:
     """A tenant that the server lets in."""
-    door = Door(server, cluster, tenant_create(actor=OPERATOR, name=f"t{uuid4().hex[:8]}"))
+    door = Door(server, cluster, tenant_create(actor=OPERATOR, name=name or f"t{uuid4().hex[:8]}"))
     # The server takes in that the tests emptied its database.
     owner = door.person("olga", Role.OWNER)
     deadline = time.monotonic() + PATIENCE
@@ -136,13 +137,13 @@ STANDING_IN = "standing-in"
 @pytest.fixture
 def new_standing_door(
     transactional_db: None, settings: Any, door_server: tuple[Server, str], standing_in: str
-) -> Callable[[], Door]:
-    """Tenants with a cluster that stands in for a real one: what is asked of it shows everywhere."""
+) -> Callable[..., Door]:
+    """Tenants, by their names, with a cluster that stands in for a real one: what is asked of it shows everywhere."""
     server, key = door_server
     settings.SEALING_KEYS = [key]
     tiers_create_defaults()
     cluster_register(actor=OPERATOR, name=STANDING_IN, kubeconfig=standing_in)
-    return lambda: new_tenant(server, None)
+    return lambda name="": new_tenant(server, None, name)
 
 
 @pytest.fixture
@@ -286,6 +287,12 @@ def new_house(new_door: Callable[[], Door], second: TestCluster, tmp_path: Path)
         return House(door, owner, [stored, *placed], kubeconfig(owner, folder / "config"))
 
     return made
+
+
+def speaking(caller: Caller, prefix: str = "") -> Speaker:
+    """The same caller over one connection that is kept."""
+    headers = {"Authorization": f"Bearer {caller.token}"} if caller.token else {}
+    return Speaker(f"https://{caller.host}", caller.context, headers, prefix)
 
 
 def said(answer: Answer) -> str:

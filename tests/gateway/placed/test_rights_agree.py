@@ -6,10 +6,8 @@ cases that somebody has thought of.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from http.client import HTTPSConnection
 from typing import Any
 
 import pytest
@@ -19,8 +17,9 @@ from kube.authentication.identity import AUTHENTICATED, MASTERS, Principal, acco
 from kube.authorization.rbac import Attributes, Rule
 from kube.requests.logicalclusters import space_of
 from tenants.models import Role
-from tests.gateway.callers import PATIENCE, Answer, Caller, eventually
-from tests.gateway.placed.conftest import GROUPS, STANDING_IN, Door
+from tests.gateway.callers import eventually
+from tests.gateway.placed.conftest import GROUPS, STANDING_IN, Door, speaking
+from tests.speaking import Answer, Speaker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -61,19 +60,11 @@ class Somebody:
     """Who asks: at the server, by way of what path, and as the portal knows them."""
 
     called: str
-    connection: HTTPSConnection
-    token: str
+    speaker: Speaker
     principal: Principal
-    prefix: str = ""
 
     def ask(self, method: str, path: str, body: Any = None, media: str = "application/json") -> Answer:
-        headers = {"Accept": "application/json", **({"Content-Type": media} if body is not None else {})}
-        if self.token:
-            headers["Authorization"] = f"Bearer {self.token}"
-        data = json.dumps(body).encode() if body is not None else None
-        self.connection.request(method, self.prefix + path, data, headers)
-        response = self.connection.getresponse()
-        return Answer(response.status, dict(response.getheaders()), response.read())
+        return self.speaker.send(method, path, body, media)
 
     def may(self, asked: Attributes) -> tuple[bool, str]:
         """What a review of oneself says, and why."""
@@ -154,10 +145,6 @@ def user(email: str) -> dict[str, str]:
     return {"apiGroup": RBAC, "kind": "User", "name": email}
 
 
-def connected(caller: Caller) -> HTTPSConnection:
-    return HTTPSConnection(caller.host, context=caller.context, timeout=PATIENCE)
-
-
 def everybody(door: Door, others: Door) -> Iterator[Somebody]:
     """One of each kind of people, and of accounts, that may come to a tenant's space."""
     tenant, prefix = door.name, f"/clusters/root:{door.name}"
@@ -165,7 +152,7 @@ def everybody(door: Door, others: Door) -> Iterator[Somebody]:
         caller = door.person(role.value, role)
         groups = (GROUPS[role], AUTHENTICATED)
         principal = Principal(name=f"{role.value}@{tenant}.test", groups=groups, tenant=tenant, authenticator="test")
-        yield Somebody(role.value, connected(caller), "", principal)
+        yield Somebody(role.value, speaking(caller), principal)
     for name, groups, role in (
         ("member-without-a-grant", (), ""),
         ("bound-to-edit", (GROUPS[Role.VIEWER],), "edit"),
@@ -174,7 +161,7 @@ def everybody(door: Door, others: Door) -> Iterator[Somebody]:
         if role:
             bind(door, name, role, user(name))
         principal = Principal(name=name, groups=(*groups, AUTHENTICATED), tenant=tenant, authenticator="test")
-        yield Somebody(name, connected(door.server.user(tenant, name, *groups)), "", principal)
+        yield Somebody(name, speaking(door.server.user(tenant, name, *groups)), principal)
     account = "system:serviceaccount:default:robot"
     admin, accounts = door.server.admin, f"{prefix}/api/v1/namespaces/default/serviceaccounts"
     assert admin.post(accounts, {"metadata": {"name": "robot"}}).status == 201
@@ -183,7 +170,7 @@ def everybody(door: Door, others: Door) -> Iterator[Somebody]:
     principal = Principal(
         name=account, groups=account_groups(account), tenant=tenant, authenticator="test", cluster=space_of(tenant)
     )
-    yield Somebody("account", connected(door.server.nobody), token, principal)
+    yield Somebody("account", speaking(door.server.bearer(token)), principal)
     stranger = others.person("olga", Role.OWNER)
     principal = Principal(
         name=f"olga@{others.name}.test",
@@ -191,9 +178,9 @@ def everybody(door: Door, others: Door) -> Iterator[Somebody]:
         tenant=others.name,
         authenticator="test",
     )
-    yield Somebody("another-tenants-owner", connected(stranger), "", principal, prefix)
+    yield Somebody("another-tenants-owner", speaking(stranger, prefix), principal)
     principal = Principal(name="admin", groups=(MASTERS, AUTHENTICATED), tenant="system", authenticator="test")
-    yield Somebody("operator", connected(admin), "", principal, prefix)
+    yield Somebody("operator", speaking(admin, prefix), principal)
 
 
 def test_reviews_lists_explanations_and_holders_say_what_the_door_does(new_standing_door: Callable[[], Door]) -> None:
