@@ -1,9 +1,10 @@
 """The order of authorization, written once (AZ1 to AZ7, KC12).
 
 suspension → what the credential is for → system workspaces → what the server alone writes → tenant isolation, with
-cross-tenant grants → the operators' masters → the workspace gates (top-level organisation, content, required groups,
-initializing, maximal permission policy; KC1 to KC8) → the configured modes → Keystone's roles. The gates before the modes
-cannot be configured away, so that the order of the modes never matters for isolation.
+cross-tenant grants → what the accounts of placed namespaces hold → the operators' masters → the workspace gates
+(top-level organisation, content, required groups, initializing, maximal permission policy; KC1 to KC8) → the configured
+modes → Keystone's roles. The gates before the modes cannot be configured away, so that the order of the modes never
+matters for isolation.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from access.authorization.options import NO_OPINION, AuthorizationOptions
 from access.authorization.tenancy.credentialscope import CredentialScope
 from access.authorization.tenancy.grants import CrossTenantGrants, TenantPolicies
 from access.authorization.tenancy.isolation import SystemMasters, TenantIsolation
+from access.authorization.tenancy.placednamespaces import GrantsWithinPlacements, KeptAccounts, PlacedNamespaces
 from access.authorization.tenancy.serverowned import ServerOwned
 from access.authorization.tenancy.suspension import SuspensionAuthorizer, Suspensions
 from access.authorization.tenancy.systemworkspaces import SystemWorkspaces
@@ -112,21 +114,26 @@ def build_authorization(
         "Webhook": webhook,
         **{authorizer.name: authorizer for authorizer in always.ALWAYS},
     }
+    rest: list[Authorizer] = [
+        SystemMasters(),
+        TopLevelOrganization(),
+        WorkspaceContent(workspaces),
+        RequiredGroups(workspaces),
+        InitializingWorkspaces(workspaces),
+        maximal_permission,
+        *(authorizer for name in options.mode if (authorizer := modes[name]) is not None),
+        *further(policies),
+    ]
+    placed = PlacedNamespaces(KeptAccounts(store, policies), AuthorizationChain(rest))
     chain = AuthorizationChain(
         [
             SuspensionAuthorizer(locks),
             CredentialScope(),
             SystemWorkspaces(),
             ServerOwned(workspaces),
-            TenantIsolation(system_only, CrossTenantGrants(objects, file)),
-            SystemMasters(),
-            TopLevelOrganization(),
-            WorkspaceContent(workspaces),
-            RequiredGroups(workspaces),
-            InitializingWorkspaces(workspaces),
-            maximal_permission,
-            *(authorizer for name in options.mode if (authorizer := modes[name]) is not None),
-            *further(policies),
+            TenantIsolation(system_only, GrantsWithinPlacements(CrossTenantGrants(objects, file), placed)),
+            placed,
+            *rest,
         ]
     )
     return Authorization(chain, policies, workspaces, maximal_permission, rbac, objects, graphs, file, webhook)

@@ -180,11 +180,14 @@ async def delete_object(
             if gone and kind.name != "Pod" and "deletionTimestamp" not in old["metadata"]:
                 # What never waited was never marked.
                 new = old
-            if request.dry_run or (not gone and new == old):
+            placed = key[1:3] == ("", "namespaces") and cluster_of(old) and workspace_of(old)
+            if (request.dry_run and not placed) or (not gone and new == old):
                 await require_newest(runtime, key, current)
                 return gone, new
-            if key[1:3] == ("", "namespaces") and cluster_of(old) and workspace_of(old):
+            if placed:
                 ended = await namespaceorders.end(runtime, request, old)
+                if request.dry_run:
+                    return gone, new
                 return ended is None, orjson.loads(ended.data) if ended is not None else old
             kept = stored_form(new, kind)
             if gone:

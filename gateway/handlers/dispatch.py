@@ -32,6 +32,7 @@ from gateway.process.streams import Recheck
 from gateway.resources.selection import OpenNamespaces
 from gateway.upstream.versions import is_merged
 from kube.authentication.identity import Principal
+from kube.authorization.placedrights import is_for_cluster
 from kube.requests.decoding import HEAVY, weight
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import Expired, StatusError
@@ -88,7 +89,7 @@ def _charge(runtime: Runtime, principal: Principal, info: RequestInfo, cost: int
 def _handle(runtime: Runtime, request: Request, recheck: Recheck) -> Awaitable[Response | Stream]:
     info = request.info
     if info.is_resource:
-        if forwarding.concerns(info) and not runtime.placements.is_kept(info.cluster, info.namespace):
+        if is_for_cluster(info) and not runtime.placements.is_kept(info.cluster, info.namespace):
             return _where_it_is(runtime, request, recheck)
     elif webhooks.concerns(info):
         return webhooks.serve(runtime, request)

@@ -84,14 +84,14 @@ async def create_object(
         attributes = attributes_of(request, kind, CREATE, key.name, candidate, None)
         async with runtime.write_locks.of_quotas(key):
             extra = await runtime.admission.admit(attributes)
-            if request.dry_run:
-                if (taken := await runtime.store.get(key)) is not None:
-                    raise already_exists(kind, key.name, taken)
-                return Stored(key, 0, orjson.dumps(candidate))
             cluster = await namespaceorders.wanted_cluster(runtime, request, kind, candidate)
             try:
                 if cluster:
                     return await namespaceorders.order(runtime, request, candidate, cluster, extra)
+                if request.dry_run:
+                    if (taken := await runtime.store.get(key)) is not None:
+                        raise already_exists(kind, key.name, taken)
+                    return Stored(key, 0, orjson.dumps(candidate))
                 made = Create(key, stored_form(candidate, kind))
                 return (await runtime.store.commit(made, *extra, room=attributes.room))[0]
             except PreconditionFailed as failure:

@@ -14,12 +14,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks, already authorised, for the audit; ``operator`` is set for users of the system tenant."""
+    """Who asks, already authorised, for the audit; ``operator`` is set for users of the system tenant.
+
+    With ``dry_run`` all is judged and nothing kept.
+    """
 
     name: str
     operator: bool = False
     user_agent: str = ""
     request_id: str = ""
+    dry_run: bool = False
 
 
 class TenantServices:
@@ -62,7 +66,8 @@ class TenantServices:
 
         actor = _actor(caller)
         return _call(
-            lambda: namespace_order(caller=actor, tenant=tenant, cluster=cluster, tier=tier, body=body, held=held)
+            lambda: namespace_order(caller=actor, tenant=tenant, cluster=cluster, tier=tier, body=body, held=held),
+            dry_run=caller.dry_run,
         )
 
     def end_namespace(self, *, caller: Caller, tenant: str, workspace_id: UUID) -> Stored | None:
@@ -70,7 +75,9 @@ class TenantServices:
         from tenants.services.namespaces import namespace_end
 
         actor = _actor(caller)
-        return _call(lambda: namespace_end(caller=actor, tenant=tenant, workspace_id=workspace_id))
+        return _call(
+            lambda: namespace_end(caller=actor, tenant=tenant, workspace_id=workspace_id), dry_run=caller.dry_run
+        )
 
 
 def _actor(caller: Caller) -> Any:
@@ -79,11 +86,17 @@ def _actor(caller: Caller) -> Any:
     return Actor(name=caller.name, operator=caller.operator, user_agent=caller.user_agent, request_id=caller.request_id)
 
 
-def _call(service: Callable[[], T]) -> T:
-    from django.db import close_old_connections
+def _call(service: Callable[[], T], *, dry_run: bool = False) -> T:
+    from django.db import close_old_connections, transaction
 
     close_old_connections()
     try:
-        return service()
+        if not dry_run:
+            return service()
+        with transaction.atomic():
+            # The service itself judges. What it writes, and what is to follow once that is kept, goes with the transaction.
+            result = service()
+            transaction.set_rollback(True)
+            return result
     finally:
         close_old_connections()

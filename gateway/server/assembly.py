@@ -44,7 +44,7 @@ from gateway.resources.customresources import CustomResources
 from gateway.resources.kinds import Catalogs, definitions
 from gateway.resources.objects import timestamp
 from gateway.server.admission import build_admission
-from gateway.upstream.admission import PlacedPolicies, PlacedScope, RightsAreGivenByMembers
+from gateway.upstream.admission import PlacedPolicies, PlacedScope
 from gateway.upstream.clusternamespaces import ClusterNamespaces
 from gateway.upstream.clusters import Clusters
 from gateway.upstream.openedobjects import OpenedObjects
@@ -148,7 +148,6 @@ async def build_runtime(
             cluster_admission=admission.placed,
             cluster_namespace_admission=admission.placed_namespaces,
             placed_admission=(
-                RightsAreGivenByMembers(),
                 PlacedScope(configured.refused_to_tenants),
                 PlacedPolicies(admission.policies),
                 PlacedHosts(store, admission.claims),

@@ -19,6 +19,7 @@ from access.authorization.modes.abac import PolicyFile
 from access.authorization.modes.node import NodeGraphs, nodes_that_may
 from access.authorization.modes.rbac import PolicyCache
 from access.authorization.tenancy.grants import TenantPolicies
+from access.authorization.tenancy.placednamespaces import STEP as PLACED
 from access.authorization.tenancy.suspension import freeze_reason, suspended_tenants, suspension_reason
 from gateway.resources.kinds import Catalogs
 from gateway.server.questiondeadlines import OBJECTS_MAX, heed, too_long
@@ -35,7 +36,7 @@ from kube.authorization.abac import Policy
 from kube.authorization.decisions import Decision
 from kube.authorization.effectivepolicy import Policies
 from kube.authorization.rbac import GROUP, Attributes
-from kube.authorization.whocan import Holder
+from kube.authorization.whocan import Holder, who_can
 from kube.kinds.resources import Resource
 from kube.requests.logicalclusters import ROOT, is_tenant_space, is_valid, is_workspace, space_of, tenant_of
 from kube.requests.names import SYSTEM_TENANT
@@ -169,25 +170,38 @@ def _nodes(cluster: str, attributes: Attributes) -> tuple[Holder, ...]:
     return nodes_that_may(info, lambda: store.settled(lambda: NodeGraphs(store).of(cluster)))
 
 
-def with_workspace_gates(cluster: str, attributes: Attributes, holders: Sequence[Holder]) -> tuple[Holder, ...]:
+def holders(cluster: str, attributes: Attributes) -> tuple[Holder, ...]:
+    """Everybody who may do this in a logical cluster, with the path by which. Raises ``BadRequest`` for what is none."""
+    state = state_of(cluster)
+    found = who_can(
+        attributes, state.policies, (*state.lines, *state.objects), by_modes(cluster, attributes), heed=heed
+    )
+    return _through_gates(cluster, attributes, found)
+
+
+def _through_gates(cluster: str, attributes: Attributes, found: Sequence[Holder]) -> tuple[Holder, ...]:
     """Those who hold a right, each with the gate of the workspace at the end of its path that is closed to it alone.
 
-    Who else is in a group, and in which other groups a user is, only authenticators know: it may be open to them.
+    Who else is in a group, and in which other groups a user is, only authenticators know: it may be open to them. Not so
+    what no account of a placed namespace holds, or none of the membership's: who has it by nothing else is left out.
     """
-    if not is_workspace(cluster):
-        return tuple(holders)
+    if not is_workspace(cluster) and not (attributes.namespace and is_tenant_space(cluster)):
+        return tuple(found)
     store, info = Snapshot(cluster), _asked(cluster, attributes)
 
     async def through() -> tuple[Holder, ...]:
         authorization = authorization_on(store)
         async with authorization.running():
             said = []
-            for holder in holders:
+            for holder in found:
                 heed()
                 said.append(await authorization.chain.authorize(_alone(holder, cluster), info))
+        gated = zip(found, said, strict=True)
+        if not is_workspace(cluster):
+            return tuple(holder for holder, decision in gated if decision.allowed or decision.step != PLACED)
         return tuple(
             holder if decision.allowed else holder._replace(path=(*holder.path, f"if {decision.step} opens"))
-            for holder, decision in zip(holders, said, strict=True)
+            for holder, decision in gated
         )
 
     return store.settled(through)

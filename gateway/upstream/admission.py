@@ -13,14 +13,12 @@ from access.admission.tenancy.tenantpolicies import TenantPolicies, refusal
 from access.admission.tenancy.tenantscope import refused_to_tenants
 from gateway.upstream.placements import Placement
 from kube.authentication.identity import Principal
-from kube.authorization.rbac import GROUP
 from kube.kinds.builtins import BUILTINS
 from kube.objects.subresources import WHOLE
 from kube.policies.violations import judges, violations
 from kube.requests.decoding import MAX_BYTES, decode_unambiguous
 from kube.requests.fielderrors import invalid_object
 from kube.requests.requestinfo import RequestInfo
-from kube.requests.status import Forbidden
 from kube.validation.listlimits import length_causes
 
 Body = Mapping[str, Any]
@@ -37,18 +35,16 @@ _JUDGED: Final = WHOLE | {""}
 class PlacedWrite:
     """A write on its way to a cluster: who, what and where, the body's bytes, and their media type.
 
-    ``role`` is that of the account whose token it carries, ``membership`` the highest that the caller's part in the
-    tenant gives (empty: none). ``current`` asks the cluster for the object as it is (``None``: there is none),
-    ``outcome`` for what the write would make of it, with the rights of the write; both raise ``StatusError``. ``request`` is
-    its identity in the audit, ``now`` when it came, in Unix seconds; one with ``dry_run`` has no effects. ``in_thread`` is
-    ``Request.in_thread``.
+    ``role`` is that of the account whose token it carries. ``current`` asks the cluster for the object as it is
+    (``None``: there is none), ``outcome`` for what the write would make of it, with the rights of the write; both raise
+    ``StatusError``. ``request`` is its identity in the audit, ``now`` when it came, in Unix seconds; one with ``dry_run``
+    has no effects. ``in_thread`` is ``Request.in_thread``.
     """
 
     principal: Principal
     info: RequestInfo
     placement: Placement
     role: str
-    membership: str
     media: str
     body: bytes
     current: Callable[[], Awaitable[Body | None]]
@@ -100,27 +96,6 @@ class PlacedAdmission(Protocol):
         What is returned is told what has become of the write, where anybody knows.
         """
         ...
-
-
-class RightsAreGivenByMembers:
-    """Roles and RoleBindings are written by those whose membership gives them the account that the cluster judges by.
-
-    Anybody else could give away what only that account holds.
-    """
-
-    name = "PlacedRights"
-
-    async def admit(self, write: PlacedWrite) -> None:
-        """Raises ``Forbidden`` for a role or a binding that an admin of the tenant does not write; nothing to follow up."""
-        info = write.info
-        if info.group == GROUP and info.verb != "delete" and write.membership != "admin":
-            raise Forbidden(
-                f'{info.resource}.{GROUP} "{info.name}" is forbidden: rights in the namespace "{info.namespace}" are '
-                "given by admins and owners of the tenant",
-                group=GROUP,
-                kind=info.resource,
-                name=info.name,
-            )
 
 
 class PlacedScope:

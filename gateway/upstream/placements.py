@@ -28,7 +28,8 @@ _KEPT: Final = frozenset({(GROUP, "roles"), (GROUP, "rolebindings")})
 
 ACTIVE: Final = "Active"
 SUSPENDED: Final = "Suspended"
-"""Phases of a placed namespace: in use, and closed to everybody."""
+TERMINATING: Final = "Terminating"
+"""Phases of a placed namespace: in use, closed to everybody, and on its way out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kube.authorization.rbac import Attributes, Rule
-from kube.authorization.rbacindex import RuleSet
+from kube.authorization.rbacindex import RuleSet, rule_set_of
 
 ROLES: Final = ("viewer", "editor", "admin")
 """From least to most."""
@@ -23,7 +23,7 @@ class WorkspaceRoles:
     @classmethod
     def of(cls, rules: Mapping[str, Sequence[Rule]], names: Mapping[str, str]) -> WorkspaceRoles:
         """From the rules by role; one that is missing covers nothing."""
-        return cls(RuleSet(tuple(tuple(rules.get(role, ())) for role in ROLES)), names)
+        return cls(rule_set_of([tuple(rules.get(role, ())) for role in ROLES]), names)
 
     def least(self, attributes: Attributes) -> str | None:
         """The least role that covers a request in the namespace, ``None`` when none does."""

@@ -143,6 +143,11 @@ def _rule_set(roles: tuple[_Rules, ...]) -> RuleSet:
     return found
 
 
+def rule_set_of(roles: Sequence[tuple[Rule, ...]]) -> RuleSet:
+    """The rules of these roles, in order: one instance for equal ones."""
+    return _rule_set(tuple(map(_shared, roles)))
+
+
 # By the roles of the system space alone: operators write them.
 @lru_cache(maxsize=4096)
 def _rules_about(role: _Rules, target: TargetTenant) -> _Rules:

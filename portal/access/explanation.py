@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import yaml
 
+from access.authorization.tenancy.placednamespaces import STEP as PLACED
 from audit.models import ApiRequest
 from audit.recorder import Actor
 from gateway.server import explanation, judging
@@ -120,6 +121,8 @@ class Explanation:
         info = self.resolved
         what = _what(info)
         where = f"namespace {info.namespace}" if info.namespace else f"{info.cluster}"
+        if self.decided_by == PLACED:
+            return f"{self.reason[:1].upper()}{self.reason[1:]}."
         if any(step.verdict == labels.DENY for step in self.steps):
             return f"{self.decided_by} must stop denying: {self.reason}"
         return f"A role in {where} that allows “{info.verb}” on “{what}”, and a binding to the person or a group."

@@ -12,7 +12,7 @@ from gateway.server import explanation
 from gateway.server.judging import PATCH_TYPES, STRATEGIC, Sent
 from gateway.server.questiondeadlines import heed
 from kube.authentication.identity import SERVICE_ACCOUNT_PREFIX
-from kube.authorization import whatif, whocan
+from kube.authorization import whatif
 from kube.authorization.rbac import GROUP, Attributes, Rule
 from kube.authorization.whatif import Effect
 from kube.authorization.whocan import Holder
@@ -39,10 +39,7 @@ def who_can(*, actor: Actor, cluster: str, attributes: Attributes) -> tuple[Hold
     _require(actor, cluster)
     if not attributes.verb or not (attributes.resource or attributes.path):
         raise BadRequest("A verb and a resource or a path are needed.")
-    state = explanation.state_of(cluster)
-    further = explanation.by_modes(cluster, attributes)
-    holders = whocan.who_can(attributes, state.policies, (*state.lines, *state.objects), further, heed=heed)
-    return explanation.with_workspace_gates(cluster, attributes, holders)
+    return explanation.holders(cluster, attributes)
 
 
 @question

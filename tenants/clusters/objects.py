@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kube.authorization import placedrights
 from kube.quota.quantities import parse_quantity
 from tenants.clusters.client import object_path
 from tenants.models import Cluster, Network, Workspace
@@ -17,8 +18,8 @@ from tenants.policies import policy_of_workspace
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 PRODUCT: Final = "tenantry"
 POD_SECURITY: Final = "pod-security.kubernetes.io/"
-WORKSPACE_LABEL: Final = "tenantry.io/workspace"
-CLUSTER_LABEL: Final = "tenantry.io/cluster"
+WORKSPACE_LABEL: Final = placedrights.WORKSPACE_LABEL
+CLUSTER_LABEL: Final = placedrights.CLUSTER_LABEL
 """On a Namespace of a space: where its objects live (GW18)."""
 NAME_ANNOTATION: Final = "tenantry.io/name"
 TIER_ANNOTATION: Final = "tenantry.io/tier"

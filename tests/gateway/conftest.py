@@ -19,6 +19,7 @@ import pytest
 
 from tests.apiserver import ANY_PACE
 from tests.databases import ROOT, migrated, url_of
+from tests.gateway import standingcluster
 from tests.gateway.callers import Caller, Certified
 from tests.ports import free_port
 from tests.story.product import eventually
@@ -204,3 +205,9 @@ def namespace(alice: Caller) -> str:
     assert answer.status == 201, answer.body
     completed(alice, name)
     return name
+
+
+@pytest.fixture(scope="session")
+def standing_in(server: Server) -> str:
+    """The gateway's kubeconfig for an API server with a database of its own, which is taken for somebody's cluster."""
+    return standingcluster.prepare(server)

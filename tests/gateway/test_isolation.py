@@ -49,10 +49,10 @@ class Served:
         tail = f"{place}/{self.plural}/{name}" if name else f"{place}/{self.plural}"
         return f"{tail}/{self.part}" if self.part else tail
 
-    def foreign(self, name: str) -> list[str]:
-        """Every way to name an object, or the collection, of ``theirs``."""
+    def foreign(self, name: str, tenant: str = "theirs") -> list[str]:
+        """Every way to name an object, or the collection, of another tenant."""
         tail = self.tail(name)
-        return [f"{self.root}/tenants/theirs{tail}", f"/clusters/root:theirs{self.root}{tail}"]
+        return [f"{self.root}/tenants/{tenant}{tail}", f"/clusters/root:{tenant}{self.root}{tail}"]
 
 
 def discovered(speaker: Speaker) -> Iterator[Served]:

@@ -9,9 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube.authentication.identity import Principal
 from kube.authorization.leastrole import ROLES, WorkspaceRoles, at_most
-from kube.authorization.placedrights import MEMBERS, ClusterRbac, placed_rights
-from kube.authorization.rbac import Attributes, Binding, Role, Rule, Subject, binding_from, evaluate, role_from
+from kube.authorization.placedrights import (
+    MEMBERS,
+    REVIEWS,
+    ClusterRbac,
+    is_judged,
+    membership_of,
+    needed,
+    placed_rights,
+)
+from kube.authorization.placedrules import RULES_MAX, held_in_placed
+from kube.authorization.rbac import GROUP, Attributes, Binding, Role, Rule, Subject, binding_from, evaluate, role_from
+from kube.requests.requestinfo import RequestInfo
 
 NAMESPACE = "acme-web"
 ACCOUNTS = {
@@ -142,3 +153,94 @@ def test_the_least_account_that_covers_a_request_is_taken(verb: str, resource: s
 
 def test_accounts_have_an_order() -> None:
     assert [at_most(role, "editor") for role in ROLES] == [True, True, False]
+
+
+HELD = {
+    "viewer": (Rule(("get", "list"), ("",), ("pods", "pods/log", "pods/exec")),),
+    "editor": (
+        Rule(("*",), ("",), ("pods", "pods/exec", "pods/proxy", "secrets")),
+        Rule(("get", "create"), ("",), ("configmaps",), ("a",)),
+    ),
+    "admin": (
+        Rule(("create", "delete", "get", "patch"), (GROUP, "apps"), ("roles", "deployments", "deployments/scale")),
+    ),
+}
+spaces_rules = st.lists(
+    st.builds(
+        lambda verbs, groups, resources, names: Rule(tuple(verbs), tuple(groups), tuple(resources), tuple(names)),
+        st.lists(st.sampled_from(["get", "create", "patch", "delete", "impersonate", "*"]), min_size=1, max_size=2),
+        st.lists(st.sampled_from(["", GROUP, "apps", REVIEWS, "*"]), min_size=1, max_size=2),
+        st.lists(
+            st.sampled_from(
+                ["pods", "pods/exec", "*/exec", "pods/proxy", "secrets", "roles", "*/scale", "namespaces", "*"]
+            ),
+            min_size=1,
+            max_size=2,
+        ),
+        st.lists(st.sampled_from(["a", "b"]), max_size=1),
+    ),
+    max_size=3,
+)
+requests = st.builds(
+    lambda verb, group, resource, name: RequestInfo(
+        method="",
+        path="",
+        cluster="root:acme",
+        tenant="acme",
+        verb=verb,
+        is_resource=True,
+        group=group,
+        resource=resource.partition("/")[0],
+        subresource=resource.partition("/")[2],
+        namespace=NAMESPACE,
+        name=name,
+    ),
+    st.sampled_from(["get", "create", "patch", "delete", "impersonate"]),
+    st.sampled_from(["", GROUP, "apps", REVIEWS]),
+    st.sampled_from(
+        [
+            "pods",
+            "pods/exec",
+            "pods/proxy",
+            "secrets",
+            "configmaps",
+            "roles",
+            "deployments",
+            "deployments/scale",
+            "namespaces",
+        ]
+    ),
+    st.sampled_from(["", "a", "b"]),
+)
+
+
+@given(rules=spaces_rules, others=spaces_rules, info=requests, member=st.sampled_from(["", *ROLES]))
+def test_the_list_of_what_somebody_may_is_what_every_request_is_decided_by(
+    rules: list[Rule], others: list[Rule], info: RequestInfo, member: str
+) -> None:
+    """``rules`` by name, ``others`` by the membership: what is listed is what is allowed, unless the list says that it is not all."""
+    accounts = WorkspaceRoles.of(HELD, {})
+    groups = MEMBERS[member] if member else ()
+    principal = Principal(name="ann", groups=groups, tenant="acme", authenticator="test")
+    attributes = Attributes.of(info)
+    held = [*rules, *others] if member else rules
+    allowed = any(rule.allows(attributes) for rule in held)
+    if is_judged(info):
+        wanted = needed(accounts, "east", principal, info)
+        by_name = any(rule.allows(attributes) for rule in rules)
+        allowed = allowed and not wanted.refusal and (not wanted.beyond or by_name)
+    listed, exact = held_in_placed(accounts, member, held, rules)
+    found = any(rule.allows(attributes) for rule in listed)
+    assert found == allowed or (allowed and not exact)
+
+
+def test_a_member_of_another_tenant_is_none_here() -> None:
+    """What somebody is elsewhere neither gives nor takes anything: a grant says what it opens."""
+    principal = Principal(name="ann", groups=MEMBERS["viewer"], tenant="globex", authenticator="test")
+    assert (membership_of(principal, "acme"), membership_of(principal, "globex")) == ("", "viewer")
+
+
+def test_a_long_list_of_rules_is_cut_and_says_so() -> None:
+    rules = [Rule(("get",), ("",), ("pods",), (str(number),)) for number in range(RULES_MAX + 1)]
+    listed, exact = held_in_placed(WorkspaceRoles.of(HELD, {}), "", rules, ())
+    assert (len(listed) <= 2 * RULES_MAX, exact) == (True, False)

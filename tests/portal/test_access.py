@@ -91,6 +91,7 @@ STEPS = [
     "system-workspaces",
     "server-owned",
     "tenant-isolation",
+    "placed-namespaces",
     "system-masters",
     "top-level-organization",
     "workspace-content",

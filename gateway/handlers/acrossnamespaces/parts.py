@@ -93,7 +93,7 @@ async def read_placed(
     told = _told_to(request, query)
     asked = placed_request(request, placement, accept, query)
     try:
-        role, _ = await forwarding.role_of(runtime, asked.principal, asked.info, placement)
+        role = await forwarding.role_of(runtime, asked.principal, asked.info, placement)
     except Forbidden:
         return None
     if "limit" in query:

@@ -136,7 +136,7 @@ class _Merger:
     async def _events(self, placement: Placement, version: str) -> AsyncIterator[_Turn]:
         query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version}
         asked = placed_request(self.request, placement, self.accept, query)
-        role, _ = await forwarding.role_of(self.runtime, asked.principal, asked.info, placement)
+        role = await forwarding.role_of(self.runtime, asked.principal, asked.info, placement)
         answer = await forwarding.ask(self.runtime, asked, placement, role, follows=True)
         try:
             if answer.status == 404:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
@@ -32,8 +32,7 @@ from gateway.upstream.recording.tunnel import RecordedTunnel
 from gateway.upstream.tunnel import Tunnel
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision, Verdict
-from kube.authorization.leastrole import at_most
-from kube.authorization.rbac import Attributes
+from kube.authorization.placedrights import needed, without_membership
 from kube.kinds.builtins import BUILTINS
 from kube.kinds.reststrategies import ALLOW_CREATE_ON_UPDATE
 from kube.requests.requestinfo import RequestInfo
@@ -41,9 +40,6 @@ from kube.requests.status import Forbidden, ServiceUnavailable, StatusError, Tim
 from store.types import StoreError
 
 Given = TypeVar("Given", bound="Answer | Tunnel")
-
-_REVIEWS: Final = "authorization.k8s.io"
-"""Questions about rights are answered here, for placed namespaces as for stored ones."""
 
 _READS: Final = frozenset({"get", "list", "watch"})
 _APPLY: Final = "application/apply-patch"
@@ -54,45 +50,25 @@ _SAFE: Final = "!$&'()*+,;=:@~"
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.~/-]+")
 """What quoting leaves as it is, as nearly every path is: to ask once is cheaper than to quote each part."""
 
-_MEMBERS: Final[Mapping[str, str]] = {
-    "tenantry:owner": "admin",
-    "tenantry:admin": "admin",
-    "tenantry:editor": "editor",
-    "tenantry:viewer": "viewer",
-}
-
-
-def concerns(info: RequestInfo) -> bool:
-    """Whether a cluster answers the request where its namespace is placed."""
-    if not info.namespace or info.all_tenants or info.group == _REVIEWS:
-        return False
-    return info.resource != "namespaces" or bool(info.group)
-
 
 async def forward(runtime: Runtime, request: Request, placement: Placement, recheck: Recheck) -> Response | Stream:
     """Pass an authorised request on to its cluster, and the answer back. Raises ``StatusError``, and what ``recheck`` does."""
     since, info = asyncio.get_running_loop().time(), request.info
     if not placement.is_active:
         raise ServiceUnavailable(f'the namespace "{info.namespace}" is not ready yet', retry_after=1)
-    if info.subresource == "proxy":
-        raise Forbidden(
-            f'"{info.resource}/proxy" is closed in placed namespaces: kubectl port-forward reaches the same',
-            kind=info.resource,
-            name=info.name,
-        )
-    role, membership = await role_of(runtime, request.principal, info, placement)
+    role = await role_of(runtime, request.principal, info, placement)
     if info.verb in _READS and not info.connects:
         answer: Answer | Tunnel | RecordedTunnel = await ask(
             runtime, request, placement, role, follows=info.is_long_running
         )
     else:
         permit = partial(require_standing, runtime, request.principal, recheck)
-        answer = await _write(runtime, request, placement, role, membership, permit)
+        answer = await _write(runtime, request, placement, role, permit)
     return await relay(runtime, request, placement.cluster, answer, recheck, since=since)
 
 
 async def _write(
-    runtime: Runtime, request: Request, placement: Placement, role: str, membership: str, permit: Permit
+    runtime: Runtime, request: Request, placement: Placement, role: str, permit: Permit
 ) -> Answer | Tunnel | RecordedTunnel:
     """The answer to a write as it was judged; judged anew when somebody else has written in between."""
 
@@ -106,7 +82,6 @@ async def _write(
             info=request.info,
             placement=placement,
             role=role,
-            membership=membership,
             media=content_type(request),
             body=request.body,
             current=rehearsal.current,
@@ -201,36 +176,19 @@ async def _settle(settlements: Sequence[Settlement], *, made: bool) -> None:
             await settle(made)
 
 
-async def role_of(runtime: Runtime, principal: Principal, info: RequestInfo, placement: Placement) -> tuple[str, str]:
-    """The account whose token a request carries, and the highest that the caller's membership gives.
+async def role_of(runtime: Runtime, principal: Principal, info: RequestInfo, placement: Placement) -> str:
+    """The account whose token a request carries, by what its cluster says of its roles now.
 
-    Raises ``Forbidden`` where no account, or none of the caller's, covers it, and ``ServiceUnavailable``.
+    What the chain has judged it judges alike, by what is kept of them (``access.authorization.tenancy.placednamespaces``);
+    parts of requests across namespaces are judged here alone. Raises ``Forbidden`` and ``ServiceUnavailable``.
     """
-    roles = await runtime.clusters.roles(placement.cluster)
-    # A cluster asks for ``create`` on connections into pods, whatever the method.
-    role = roles.least(Attributes.of(replace(info, verb="create") if info.connects else info))
-    if role is None:
-        raise Forbidden(
-            f'no role of workspaces on the cluster "{placement.cluster}" covers this: an operator opens kinds there by '
-            "ClusterRoles with the label tenantry.io/aggregate-to-view, -edit or -admin",
-            group=info.group,
-            kind=info.resource,
-            name=info.name,
-        )
-    held = [_MEMBERS[group] for group in principal.groups if group in _MEMBERS]
-    membership = max(held, key=lambda found: (at_most("admin", found), at_most("editor", found)), default="")
-    if membership and not at_most(role, membership):
-        # More than the membership gives only where a binding gave it.
-        without = replace(principal, groups=tuple(group for group in principal.groups if group not in _MEMBERS))
-        if not (await runtime.authorization.authorize(without, info)).allowed:
-            raise Forbidden(
-                f'on the cluster "{placement.cluster}" this needs the role {role}, and yours in the tenant gives '
-                f"{membership}",
-                group=info.group,
-                kind=info.resource,
-                name=info.name,
-            )
-    return role, membership
+    wanted = needed(await runtime.clusters.roles(placement.cluster), placement.cluster, principal, info)
+    refusal = wanted.refusal
+    if wanted.beyond and not (await runtime.authorization.authorize(without_membership(principal), info)).allowed:
+        refusal = wanted.beyond
+    if refusal:
+        raise Forbidden(refusal, group=info.group, kind=info.resource, name=info.name)
+    return wanted.account
 
 
 async def ask(

@@ -34,14 +34,14 @@ async def wanted_cluster(runtime: Runtime, request: Request, kind: Kind, body: M
 async def order(
     runtime: Runtime, request: Request, body: Mapping[str, Any], cluster: str, held: Sequence[Operation]
 ) -> Stored:
-    """Order the workspace behind an admitted Namespace; it is on its way when this returns.
+    """Order the workspace behind an admitted Namespace; it is on its way when this returns, but for a dry run.
 
     ``held`` is what must hold, and what a stored namespace begins with: a placed one has that from its cluster.
     Raises as ``tenants.services.namespaces.namespace_order``.
     """
     tier = (await _defaults(runtime, request.info.tenant)).get(DEFAULT_TIER, "")
     name = body["metadata"]["name"]
-    return await asyncio.to_thread(
+    stored = await asyncio.to_thread(
         runtime.tenants.order_namespace,
         caller=_caller(request),
         tenant=request.info.tenant,
@@ -50,10 +50,20 @@ async def order(
         body=body,
         held=[each for each in held if not (isinstance(each, Create) and each.key.namespace == name)],
     )
+    return _never_kept(stored) if request.dry_run else stored
+
+
+def _never_kept(stored: Stored) -> Stored:
+    body = orjson.loads(stored.data)
+    body["metadata"].pop("resourceVersion", None)
+    return Stored(stored.key, 0, orjson.dumps(body))
 
 
 async def end(runtime: Runtime, request: Request, body: Mapping[str, Any]) -> Stored | None:
-    """Delete the workspace behind a Namespace; what is left of the object. ``None`` once it is gone."""
+    """Delete the workspace behind a Namespace, or in a dry run see whether that may be; what is left of the object.
+
+    ``None`` once it is gone.
+    """
     return await asyncio.to_thread(
         runtime.tenants.end_namespace,
         caller=_caller(request),
@@ -74,4 +84,5 @@ def _caller(request: Request) -> Caller:
         operator=principal.is_system,
         user_agent=request.user_agent,
         request_id=request.audit_id,
+        dry_run=request.dry_run,
     )

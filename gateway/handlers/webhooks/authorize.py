@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from access.authentication.base import Refused
+from access.authorization.tenancy.placednamespaces import STEP as PLACED
 from access.authorization.tenancy.suspension import STEP as SUSPENSION
 from access.authorization.tenancy.suspension import is_write
 from gateway.filters.auditing import record_of
@@ -98,6 +99,8 @@ async def _decision(
     if home is not None or placement is None:
         return _INSIDE
     decision = await runtime.authorization.authorize(principal, asked)
+    if decision.step == PLACED and not decision.allowed:
+        return Decision(Verdict.NO_OPINION, STEP, decision.reason)
     if not decision.allowed:
         return decision
     try:

@@ -8,7 +8,9 @@ by the API, where the namespace's objects are the cluster's.
 2. For a cluster: list its Roles and RoleBindings, compare every namespace of ours there with what is kept and write what
    differs; then watch both from where the lists were, and settle the namespace of each event. A watch that ends, for
    whatever reason, begins the whole anew: nothing is missed, and what did not change is not written.
-3. A namespace that is placed meanwhile is settled when the store's log brings it.
+3. A namespace that is placed meanwhile is settled when the store's log brings it: before it is ready, so that questions
+   about it are answered as soon as requests are.
+4. All are settled when the cluster says something else of the accounts' roles.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ import orjson
 from gateway.resources.objects import timestamp
 from gateway.upstream.client import BadGateway
 from gateway.upstream.clusters import Clusters, follow_each
-from gateway.upstream.placements import Placement, placement_in
+from gateway.upstream.placements import TERMINATING, Placement, placement_in
 from gateway.upstream.reading import read_events, read_list
 from kube.authorization.leastrole import ROLES
 from kube.authorization.placedrights import ClusterRbac, placed_rights
@@ -42,6 +44,8 @@ logger = logging.getLogger(__name__)
 
 LEADER_LOCK: Final = 0x7E6A_0007
 REST_SECONDS: Final = 5.0
+LOOK_SECONDS: Final = 10.0
+"""How often the roles of the accounts are looked at, which are in memory and read anew when they are old."""
 _KINDS: Final[Mapping[str, Callable[[Mapping[str, Any]], Role | Binding]]] = {
     "roles": role_from,
     "rolebindings": binding_from,
@@ -109,6 +113,7 @@ class PlacedRights:
                 seen.due.put_nowait(placement.namespace)
         work = [asyncio.ensure_future(self._watch(cluster, plural, seen, rv)) for plural, rv in starts.items()]
         work.append(asyncio.ensure_future(self._settle_due(seen)))
+        work.append(asyncio.ensure_future(self._follow_roles(cluster, seen)))
         try:
             done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -127,10 +132,20 @@ class PlacedRights:
                 if kind != "BOOKMARK":
                     seen.due.put_nowait(_put(seen, plural, item, gone=kind == "DELETED"))
 
+    async def _follow_roles(self, cluster: str, seen: _Seen) -> None:
+        known = await self._clusters.roles(cluster)
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            now = await self._clusters.roles(cluster)
+            if now != known:
+                known = now
+                for namespace in seen.placements:
+                    seen.due.put_nowait(namespace)
+
     async def _settle_due(self, seen: _Seen) -> None:
         while True:
             placement = seen.placements.get(await seen.due.get())
-            if placement is None or placement.phase != "Active":
+            if placement is None or placement.phase == TERMINATING:
                 continue
             now = await self._store.get(Key(placement.space, "", "namespaces", "", placement.namespace))
             if now is not None and placement_in(now.data, now.key) == placement:

@@ -24,6 +24,7 @@ from tests.clusters import TestCluster, prepared
 from tests.gateway.callers import PATIENCE, Answer, Caller
 from tests.gateway.conftest import Server
 from tests.kubeapiserver import KUBECTL
+from tests.speaking import Speaker
 from tests.tenants.conftest import OPERATOR, join
 
 SERVER = "server-of-nodes"
@@ -37,8 +38,14 @@ class Door:
     """A tenant's way in: its API server, the cluster behind, and who belongs to it."""
 
     server: Server
-    cluster: TestCluster
+    real: TestCluster | None
     tenant: Tenant
+
+    @property
+    def cluster(self) -> TestCluster:
+        """The real cluster behind."""
+        assert self.real is not None, "no real cluster is behind this door"
+        return self.real
 
     @property
     def name(self) -> str:
@@ -108,19 +115,35 @@ def new_door(
     settings.SEALING_KEYS = [key]
     tiers_create_defaults()
     cluster_register(actor=OPERATOR, name="kube-apiserver", kubeconfig=door_kubeconfig)
+    return lambda: new_tenant(server, cluster_kube_apiserver)
 
-    def made() -> Door:
-        name = f"t{uuid4().hex[:8]}"
-        door = Door(server, cluster_kube_apiserver, tenant_create(actor=OPERATOR, name=name))
-        # The server takes in that the tests emptied its database.
-        owner = door.person("olga", Role.OWNER)
-        deadline = time.monotonic() + PATIENCE
-        while owner.get("/api/v1/namespaces").status != 200:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        return door
 
-    return made
+def new_tenant(server: Server, cluster: TestCluster | None, name: str = "") -> Door:
+    """A tenant that the server lets in."""
+    door = Door(server, cluster, tenant_create(actor=OPERATOR, name=name or f"t{uuid4().hex[:8]}"))
+    # The server takes in that the tests emptied its database.
+    owner = door.person("olga", Role.OWNER)
+    deadline = time.monotonic() + PATIENCE
+    while owner.get("/api/v1/namespaces").status != 200:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    return door
+
+
+STANDING_IN = "standing-in"
+"""The name of the cluster that is an API server of the product."""
+
+
+@pytest.fixture
+def new_standing_door(
+    transactional_db: None, settings: Any, door_server: tuple[Server, str], standing_in: str
+) -> Callable[..., Door]:
+    """Tenants, by their names, with a cluster that stands in for a real one: what is asked of it shows everywhere."""
+    server, key = door_server
+    settings.SEALING_KEYS = [key]
+    tiers_create_defaults()
+    cluster_register(actor=OPERATOR, name=STANDING_IN, kubeconfig=standing_in)
+    return lambda name="": new_tenant(server, None, name)
 
 
 @pytest.fixture
@@ -264,6 +287,12 @@ def new_house(new_door: Callable[[], Door], second: TestCluster, tmp_path: Path)
         return House(door, owner, [stored, *placed], kubeconfig(owner, folder / "config"))
 
     return made
+
+
+def speaking(caller: Caller, prefix: str = "") -> Speaker:
+    """The same caller over one connection that is kept."""
+    headers = {"Authorization": f"Bearer {caller.token}"} if caller.token else {}
+    return Speaker(f"https://{caller.host}", caller.context, headers, prefix)
 
 
 def said(answer: Answer) -> str:

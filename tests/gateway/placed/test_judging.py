@@ -52,7 +52,6 @@ async def test_a_large_object_is_judged_beside_the_loop(method: str) -> None:
         info=info,
         placement=Placement("w", "c", "root:acme", "acme-web", "Active"),
         role="editor",
-        membership="editor",
         media="application/json",
         body=body if method == "POST" else b"{}",
         current=never,

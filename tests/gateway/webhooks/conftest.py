@@ -6,11 +6,8 @@ The cluster is another API server of the product, so that whatever is posted to 
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -20,31 +17,14 @@ from django.utils import timezone
 
 from access.credentials import kubeconfig_issue, tenant_kubeconfig_issue
 from access.credentials.webhooks import webhook_credential_rotate
-from kube.authentication import pki
 from tenants.models import Cluster, Phase, Role, Tenant, User, Workspace
 from tenants.reconciler.loop import operations_run
 from tenants.services import cluster_register, tenant_create, tiers_create_defaults, workspace_init
 from tests.gateway.callers import Answer, Caller, eventually
 from tests.gateway.conftest import Server
-from tests.kubeapiserver import make_kubeconfig
 from tests.tenants.conftest import OPERATOR, actor_of, join
 
 TENANT = "multi-tenancy.k8s.io/tenant"
-MANIFESTS = Path("tenants/manifests")
-
-_READS = {
-    "apiGroups": ["", "apps"],
-    "resources": ["configmaps", "deployments", "pods"],
-    "verbs": ["get", "list", "watch"],
-}
-_WRITES = {**_READS, "verbs": ["create", "update", "patch", "delete"]}
-_SHELLS = {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create"]}
-ROLES = {
-    "tenantry-tenant-view": [_READS],
-    "tenantry-tenant-edit": [_READS, _WRITES, _SHELLS],
-    "tenantry-tenant-admin": [_READS, _WRITES, _SHELLS],
-}
-"""What the roles of workspaces hold there."""
 
 
 @dataclass
@@ -133,32 +113,6 @@ def known(status: dict[str, Any]) -> dict[str, Any]:
 def account(namespace: str, name: str = "robot") -> dict[str, Any]:
     groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
     return {"user": f"system:serviceaccount:{namespace}:{name}", "groups": groups}
-
-
-@pytest.fixture(scope="session")
-def standing_in(server: Server) -> Iterator[str]:
-    """The gateway's kubeconfig for an API server with a database of its own, which is taken for somebody's cluster."""
-    for file in ("tenant-roles.yaml", "gateway-role.yaml"):
-        for body in yaml.safe_load_all((MANIFESTS / file).read_text()):
-            if body.pop("aggregationRule", None):
-                # A kube-apiserver's controller fills them in.
-                body["rules"] = ROLES.get(body["metadata"]["name"], [])
-            answer = server.admin.post(f"/apis/rbac.authorization.k8s.io/v1/{body['kind'].lower()}s", body)
-            assert answer.status in (201, 409), answer.body
-    pem = server.folder / "pki"
-    authority = pki.KeyPair((pem / "client-ca.crt").read_bytes(), (pem / "client-ca.key").read_bytes())
-    made = pki.make_client_certificate(
-        authority,
-        "tenantry-gateway",
-        organizations=["tenant:system"],
-        now=datetime.now(UTC),
-        lifetime=timedelta(days=1),
-    )
-    user = {
-        "client-certificate-data": base64.b64encode(made.certificate).decode(),
-        "client-key-data": base64.b64encode(made.key).decode(),
-    }
-    yield make_kubeconfig(server.url, (pem / "ca.crt").read_text(), user)
 
 
 @pytest.fixture

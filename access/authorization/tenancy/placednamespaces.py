@@ -1,0 +1,182 @@
+"""Namespaces on clusters: what their accounts there do not hold, no right of the space gives (GW4, GW19).
+
+Judged by what the store keeps of the cluster's roles, so that everything that asks about rights says what the door says.
+Until something is kept of a namespace, the door alone judges, which asks the cluster.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final, NamedTuple, Protocol
+
+import orjson
+
+from access.authorization.base import NO_RULES, RuleSet, deny, no_opinion
+from access.authorization.modes.rbac import PolicyCache
+from access.authorization.tenancy.isolation import Grants
+from kube.authentication.identity import Principal
+from kube.authorization.decisions import Decision
+from kube.authorization.leastrole import WorkspaceRoles
+from kube.authorization.placedrights import (
+    ACCOUNT_ROLES,
+    is_judged,
+    membership_of,
+    needed,
+    placed_on,
+    roles_kept,
+    without_membership,
+)
+from kube.authorization.placedrules import held_in_placed
+from kube.authorization.rbac import Role, Rule
+from kube.authorization.rbacindex import PolicyIndex
+from kube.requests.logicalclusters import ClusterKind, tenant_of
+from kube.requests.requestinfo import RequestInfo
+from store.interface import Reader
+from store.types import Key
+
+STEP: Final = "placed-namespaces"
+_KNOWN_MAX: Final = 4096
+_STORED: Final = no_opinion(STEP, "not in a namespace on a cluster")
+_COVERED: Final = no_opinion(STEP, "an account of the workspace covers it, and the user may have it")
+
+
+class Rest(Protocol):
+    """The steps that come after this one."""
+
+    async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
+        """What they decide."""
+        ...
+
+    async def rules_for(self, principal: Principal, cluster: str, namespace: str) -> tuple[tuple[Rule, ...], bool]:
+        """What they give, and whether that is all."""
+        ...
+
+
+class Accounts(NamedTuple):
+    """The accounts of a placed namespace: on which cluster, and what they hold."""
+
+    cluster: str
+    roles: WorkspaceRoles
+
+
+class KeptAccounts:
+    """The accounts of placed namespaces, from what is kept of their clusters' RBAC."""
+
+    def __init__(self, store: Reader, policies: PolicyCache) -> None:
+        self._store = store
+        self._policies = policies
+        self._known: OrderedDict[tuple[str, str], tuple[tuple[Role, ...], WorkspaceRoles]] = OrderedDict()
+
+    def are_there(self, cluster: str, namespace: str) -> bool | None:
+        """Whether a namespace may have any, without waiting; ``None`` where the RBAC around it is not compiled."""
+        policies = self._policies.cached_policies_for(cluster)
+        return None if policies is None else (namespace, ACCOUNT_ROLES[0]) in policies.local.roles
+
+    async def of(self, cluster: str, namespace: str) -> Accounts | None:
+        """Those of a namespace; ``None`` for a stored one, and where nothing is kept yet."""
+        kept = self._kept((await self._policies.policies_for(cluster)).local, namespace)
+        if kept is None:
+            return None
+        # Anybody may give a Role of theirs such a name: what is placed the Namespace says.
+        stored = await self._store.get(Key(cluster, "", "namespaces", "", namespace), cached=True)
+        on = placed_on(orjson.loads(stored.data)) if stored is not None else ""
+        return Accounts(on, self._roles(cluster, namespace, kept)) if on else None
+
+    def _kept(self, index: PolicyIndex, namespace: str) -> tuple[Role, ...] | None:
+        found = [index.roles.get((namespace, name)) for name in ACCOUNT_ROLES]
+        kept = tuple(role for role in found if role is not None)
+        return kept if len(kept) == len(ACCOUNT_ROLES) else None
+
+    def _roles(self, cluster: str, namespace: str, kept: tuple[Role, ...]) -> WorkspaceRoles:
+        place = cluster, namespace
+        known = self._known.get(place)
+        if known is not None and all(one is other for one, other in zip(known[0], kept, strict=True)):
+            return known[1]
+        roles = roles_kept(kept)
+        self._known[place] = kept, roles
+        if len(self._known) > _KNOWN_MAX:
+            self._known.popitem(last=False)
+        return roles
+
+
+class PlacedNamespaces:
+    """Denies what the door would refuse, with the remedy; whatever else decides comes after it.
+
+    ``rest`` are the steps after it: what goes beyond somebody's membership they must give without it.
+    """
+
+    name = STEP
+
+    def __init__(self, accounts: KeptAccounts, rest: Rest) -> None:
+        self._accounts = accounts
+        self._rest = rest
+
+    def applies_to(self, *, operator: bool, cluster_kind: ClusterKind) -> bool:  # noqa: ARG002
+        """Only in tenants' spaces."""
+        return cluster_kind is ClusterKind.TENANT
+
+    async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
+        """DENY what no account covers, or none of the user's; otherwise no opinion."""
+        decision = self._of_stored(request)
+        if decision is not None:
+            return decision
+        accounts = await self._accounts.of(request.cluster, request.namespace)
+        if accounts is None:
+            return _STORED
+        wanted = needed(accounts.roles, accounts.cluster, principal, request)
+        if wanted.refusal:
+            return deny(self.name, wanted.refusal)
+        if wanted.beyond and not (await self._rest.authorize(without_membership(principal), request)).allowed:
+            return deny(self.name, wanted.beyond)
+        return _COVERED
+
+    def decide(self, principal: Principal, request: RequestInfo) -> Decision | None:  # noqa: ARG002
+        """The same without waiting, about what is certainly in no placed namespace: nearly every request."""
+        return self._of_stored(request)
+
+    def _of_stored(self, request: RequestInfo) -> Decision | None:
+        if not request.namespace or self._accounts.are_there(request.cluster, request.namespace) is False:
+            return _STORED
+        return None if is_judged(request) else _STORED
+
+    async def rules_for(self, principal: Principal, cluster: str, namespace: str) -> RuleSet:
+        """In a placed namespace, all that the steps after it leave: as far as the accounts go."""
+        accounts = await self._accounts.of(cluster, namespace) if namespace else None
+        if accounts is None:
+            return NO_RULES
+        rules, complete = await self._rest.rules_for(principal, cluster, namespace)
+        membership = membership_of(principal, tenant_of(cluster))
+        bound: tuple[Rule, ...] = ()
+        if membership:
+            bound, _ = await self._rest.rules_for(without_membership(principal), cluster, namespace)
+        held, exact = held_in_placed(accounts.roles, membership, rules, bound)
+        return RuleSet(held, complete=complete and exact, final=True)
+
+    async def limited(self, rules: tuple[Rule, ...], principal: Principal, cluster: str, namespace: str) -> RuleSet:
+        """What the accounts of a placed namespace leave of rules that somebody holds there by name."""
+        accounts = await self._accounts.of(cluster, namespace) if namespace else None
+        if accounts is None:
+            return RuleSet(rules)
+        held, exact = held_in_placed(accounts.roles, membership_of(principal, tenant_of(cluster)), rules, rules)
+        return RuleSet(held, complete=exact)
+
+
+class GrantsWithinPlacements:
+    """Cross-tenant grants, which give no more in a placed namespace than its accounts hold there either."""
+
+    def __init__(self, grants: Grants, placed: PlacedNamespaces) -> None:
+        self._grants = grants
+        self._placed = placed
+
+    async def find_grant(self, principal: Principal, request: RequestInfo) -> Decision | None:
+        """The ALLOW of a grant, or the DENY of what it cannot open."""
+        granted = await self._grants.find_grant(principal, request)
+        if granted is None or not granted.allowed:
+            return granted
+        judged = await self._placed.authorize(principal, request)
+        return granted if judged.verdict is _COVERED.verdict else judged
+
+    async def rules(self, principal: Principal, cluster: str, namespace: str) -> tuple[Rule, ...]:
+        """What grants give as far as the accounts go."""
+        rules = await self._grants.rules(principal, cluster, namespace)
+        return (await self._placed.limited(rules, principal, cluster, namespace)).rules if rules else rules
