@@ -1,14 +1,19 @@
 """What a policy would find wrong with what is there already, before anybody is bound by it (AD5).
 
-Stored objects are read from the store, those of placed namespaces from their clusters, as the workspace's viewer.
+Stored objects are read from the store, those of placed namespaces from their clusters, as the workspace's viewer: of the
+kinds that every policy looks at, and of those that this one refuses, custom ones too. What could not be looked at is
+told, with the reason, so that an empty answer says that there is nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
+from itertools import islice
 from typing import Any, Final
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import orjson
 from django.db.models import Q
@@ -16,12 +21,14 @@ from django.utils import timezone
 
 from access.credentials.workspacetokens import workspace_token_issue
 from audit.recorder import Actor
+from kube.kinds.builtins import BUILTINS
+from kube.policies.bodies import mapping, members, text
 from kube.policies.policy import Policy
 from kube.policies.violations import KINDS, Violation, violations
 from kube.requests.fielderrors import CAUSES_MAX
 from kube.requests.status import NotFound, StatusError
 from store.models import StoredObject
-from tenants.clusters.client import ClusterUnusable, Outcome, client_for, object_path, place_of
+from tenants.clusters.client import ClusterClient, ClusterUnusable, Outcome, client_for, object_path, place_of
 from tenants.clusters.objects import tier_of_namespace
 from tenants.models import Cluster, Phase, Status, Tenant, Tier, Workspace
 from tenants.policies import policy_for
@@ -29,7 +36,11 @@ from tenants.rights import require_operator
 from tenants.services.policies import checked_policies
 
 _FOUND_MOST: Final = 200
+_ENOUGH: Final = f"{_FOUND_MOST} were found before, and nothing was looked at from there on"
 _PAGE: Final = 500
+_VERSIONS_MAX: Final = 3
+_VERSION: Final = re.compile(r"v[0-9a-z]{1,30}")
+_NAME: Final = re.compile(r"[a-z0-9.-]{1,253}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,13 +54,36 @@ class Offender:
     violation: Violation
 
 
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """What was not looked at, and why; as a text both."""
+
+    what: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.reason}"
+
+
 @dataclass(slots=True)
 class Trial:
-    """What was found, ``_FOUND_MOST`` at most (``is_cut``), and the namespaces that could not be looked at."""
+    """What was found, ``_FOUND_MOST`` at most, and what was not looked at, as many.
+
+    ``is_cut`` says that there is more of either, or of one object than is told.
+    """
 
     offenders: list[Offender] = field(default_factory=list)
-    unseen: list[str] = field(default_factory=list)
+    unseen: list[Unseen] = field(default_factory=list)
     is_cut: bool = False
+    is_full: bool = False
+    """Whether nothing more is looked at."""
+
+    def miss(self, what: str, reason: str) -> None:
+        """Note what was not looked at."""
+        if len(self.unseen) < _FOUND_MOST:
+            self.unseen.append(Unseen(what, reason))
+        else:
+            self.is_cut = True
 
     def judge(self, policy: Policy, kind: tuple[str, str], space: str, namespace: str, body: Mapping[str, Any]) -> None:
         """Look at one object."""
@@ -57,7 +91,7 @@ class Trial:
         self.is_cut |= len(found) == CAUSES_MAX
         for violation in found:
             if len(self.offenders) == _FOUND_MOST:
-                self.is_cut = True
+                self.is_cut = self.is_full = True
                 return
             name = str((body.get("metadata") or {}).get("name", ""))
             offender = Offender(space=space, namespace=namespace, kind=kind[1], name=name, violation=violation)
@@ -76,7 +110,7 @@ def tenant_policies_try(*, actor: Actor, name: str, policies: Mapping[str, Any])
     tenant.policies = checked_policies(policies, kind="Tenant", name=name)
     trial = Trial()
     _look(trial, tenant, {tier.name: tier for tier in Tier.objects.all()}, only=None)
-    return trial
+    return _told(trial)
 
 
 def tier_policies_try(*, actor: Actor, name: str, policies: Mapping[str, Any]) -> Trial:
@@ -93,43 +127,66 @@ def tier_policies_try(*, actor: Actor, name: str, policies: Mapping[str, Any]) -
     given = [key for key, body in _tenant_objects().items() if tier_of_namespace(None, body) == name]
     having = Workspace.objects.filter(tier=tier).exclude(phase=Phase.DELETED).values_list("tenant_id", flat=True)
     for tenant in Tenant.objects.filter(name__in={*given, *having}).order_by("name"):
-        _look(trial, tenant, {name: tier}, only=name)
-        if trial.is_cut:
-            break
+        if trial.is_full:
+            trial.miss(f"the tenant {tenant.name}", _ENOUGH)
+        else:
+            _look(trial, tenant, {name: tier}, only=name)
+    return _told(trial)
+
+
+def _told(trial: Trial) -> Trial:
+    if trial.is_full:
+        trial.unseen.insert(0, Unseen("whatever else there is", _ENOUGH))
     return trial
 
 
 def _look(trial: Trial, tenant: Tenant, tiers: Mapping[str, Tier], *, only: str | None) -> None:
     _look_in_store(trial, tenant, tiers, only)
-    workspaces = Workspace.objects.filter(tenant=tenant, status=Status.ACTIVE, cluster__kind=Cluster.Kind.EXTERNAL)
-    for workspace in workspaces.select_related("cluster", "tenant").order_by("k8s_namespace"):
-        if trial.is_cut:
-            return
-        if only in (None, workspace.tier_id):
-            policy = policy_for(tenant, tiers.get(workspace.tier_id))
-            try:
-                for kind, body in _placed(workspace):
-                    trial.judge(policy, kind, tenant.cluster_path, workspace.k8s_namespace, body)
-            except (ClusterUnusable, StatusError, _Unseen):
-                trial.unseen.append(workspace.k8s_namespace)
+    workspaces = Workspace.objects.filter(tenant=tenant, cluster__kind=Cluster.Kind.EXTERNAL)
+    workspaces = workspaces.exclude(status=Status.DELETED).select_related("cluster", "tenant")
+    for workspace in workspaces.order_by("k8s_namespace", "created_at"):
+        if only not in (None, workspace.tier_id):
+            continue
+        name = workspace.k8s_namespace or str(workspace)
+        if trial.is_full:
+            trial.miss(name, _ENOUGH)
+        elif workspace.status != Status.ACTIVE:
+            trial.miss(name, "it is suspended, and its cluster is not asked")
+        else:
+            _look_at_cluster(trial, workspace, policy_for(tenant, tiers.get(workspace.tier_id)))
 
 
 def _look_in_store(trial: Trial, tenant: Tenant, tiers: Mapping[str, Tier], only: str | None) -> None:
     space = tenant.cluster_path
     rows = StoredObject.objects.filter(Q(space=space) | Q(space__startswith=f"{space}:"))
     owner = _tenant_objects(tenant.name).get(tenant.name)
+    others = tier_of_namespace(None, owner)
     named: dict[tuple[str, str], str] = {}
     for at, name, data in rows.filter(group="", resource="namespaces").values_list("space", "name", "data"):
         named[at, name] = tier_of_namespace(orjson.loads(bytes(data)), owner)
-    kinds = {(group, plural): (group, kind) for (group, kind), (_, plural) in KINDS.items()}
-    judged = rows.filter(resource__in={plural for _, plural in kinds})
+    policies = {tier: policy_for(tenant, tiers.get(tier)) for tier in {others, *named.values()}}
+    kinds = {kind for policy in policies.values() for kind in _kinds_of(policy)}
+    built_in = {(each.group, each.plural): each.kind for each in BUILTINS if (each.group, each.kind) in kinds}
+    # Objects of custom kinds are kept under their definition's identity, and say themselves what they are.
+    judged = rows.filter(
+        Q(resource__in={plural for _, plural in built_in})
+        | Q(group__in={group for group, _ in kinds}, resource__contains=":")
+    )
     for at, group, plural, namespace, data in judged.values_list(
         "space", "group", "resource", "namespace", "data"
     ).iterator():
-        tier = named.get((at, namespace), "")
-        if (group, plural) in kinds and only in (None, tier) and not trial.is_cut:
-            policy = policy_for(tenant, tiers.get(tier))
-            trial.judge(policy, kinds[group, plural], at, namespace, orjson.loads(bytes(data)))
+        tier = named.get((at, namespace), others)
+        if trial.is_full or only not in (None, tier):
+            continue
+        body = orjson.loads(bytes(data))
+        kind = body.get("kind", "") if ":" in plural else built_in.get((group, plural))
+        if (group, kind) in kinds:
+            trial.judge(policies[tier], (group, str(kind)), at, namespace, body)
+
+
+def _kinds_of(policy: Policy) -> set[tuple[str, str]]:
+    """The kinds of which a policy could say anything, by group and kind."""
+    return {*KINDS, *((each.partition(".")[2], each.partition(".")[0]) for each in policy.refused_kinds)}
 
 
 def _tenant_objects(*names: str) -> dict[str, Mapping[str, Any]]:
@@ -138,31 +195,98 @@ def _tenant_objects(*names: str) -> dict[str, Mapping[str, Any]]:
     return {name: orjson.loads(bytes(data)) for name, data in rows.values_list("name", "data")}
 
 
-class _Unseen(Exception):
-    """A cluster that does not show what it has."""
+class _NotShown(Exception):
+    """A cluster that does not show what it has; the text is for people."""
 
 
-def _placed(workspace: Workspace) -> Iterator[tuple[tuple[str, str], Mapping[str, Any]]]:
-    token = workspace_token_issue(
-        workspace_id=workspace.id,
-        space=workspace.tenant.cluster_path,
-        namespace=workspace.k8s_namespace,
-        cluster=workspace.cluster.name,
-        place=place_of(workspace.cluster),
-        role="viewer",
-        now=timezone.now(),
-    )
-    client = client_for(workspace.cluster, workspace.tenant_id)
-    for (group, kind), (version, plural) in KINDS.items():
-        path, more = object_path(group, version, plural, namespace=workspace.k8s_namespace), ""
+def _look_at_cluster(trial: Trial, workspace: Workspace, policy: Policy) -> None:
+    """Look at what a workspace has on its cluster, as its viewer."""
+    namespace, cluster = workspace.k8s_namespace, workspace.cluster.name
+    try:
+        token = workspace_token_issue(
+            workspace_id=workspace.id,
+            space=workspace.tenant.cluster_path,
+            namespace=namespace,
+            cluster=cluster,
+            place=place_of(workspace.cluster),
+            role="viewer",
+            now=timezone.now(),
+        )
+        reading = _Reading(client_for(workspace.cluster, workspace.tenant_id), token.text)
+        for group, kind in sorted(_kinds_of(policy)):
+            try:
+                for body in reading.objects(group, kind, namespace):
+                    trial.judge(policy, (group, kind), workspace.tenant.cluster_path, namespace, body)
+                    if trial.is_full:
+                        return
+            except _Closed:
+                named = f"{kind}.{group}".removesuffix(".")
+                trial.miss(
+                    f"{named} in {namespace}", f"the cluster {cluster} does not let the workspace's viewer list them"
+                )
+    except StatusError as error:
+        trial.miss(namespace, error.message)
+    except (ClusterUnusable, _NotShown) as error:
+        trial.miss(namespace, f"the cluster {cluster} does not show it: {error}")
+
+
+class _Closed(Exception):
+    """A kind that the viewer of a workspace may not list."""
+
+
+class _Reading:
+    """Reads lists of a cluster with somebody's token."""
+
+    def __init__(self, client: ClusterClient, token: str) -> None:
+        self._client = client
+        self._token = token
+
+    def objects(self, group: str, kind: str, namespace: str) -> Iterator[Mapping[str, Any]]:
+        """All of a kind in a namespace; none of a kind that the cluster has not. Raises ``_Closed``, ``_NotShown``."""
+        served = self._served(group, kind)
+        if served is None:
+            return
+        path, more = object_path(group, *served, namespace=namespace), ""
         while True:
-            answer = client.get_as(token.text, f"{path}?{urlencode({'limit': _PAGE, 'continue': more})}")
-            if answer.code in (403, 404):
-                break  # A kind that the cluster has not, or that its tenants have no part in.
-            if answer.outcome is not Outcome.DONE:
-                raise _Unseen
-            items: Sequence[Any] = answer.body.get("items") or ()
-            yield from (((group, kind), item) for item in items if isinstance(item, dict))
-            more = str((answer.body.get("metadata") or {}).get("continue") or "")
+            answer = self._ask(f"{path}?{urlencode({'limit': _PAGE, 'continue': more})}")
+            if answer is None:
+                return
+            yield from (item for item in members(answer.get("items")) if isinstance(item, dict))
+            more = text(mapping(answer.get("metadata")).get("continue"))
             if not more:
-                break
+                return
+
+    def _served(self, group: str, kind: str) -> tuple[str, str] | None:
+        """The version and plural of a namespaced kind; ``None`` where the cluster has none."""
+        known = KINDS.get((group, kind))
+        if known is not None:
+            return known
+        for each in BUILTINS:
+            if (each.group, each.kind) == (group, kind):
+                return (each.preferred.name, each.plural) if each.namespaced else None
+        if not group:
+            return None
+        document = mapping(self._ask(f"/apis/{quote(group, safe='')}"))
+        told = [mapping(document.get("preferredVersion")), *map(mapping, members(document.get("versions")))]
+        versions = dict.fromkeys(filter(_VERSION.fullmatch, (text(each.get("version")) for each in told)))
+        for version in islice(versions, _VERSIONS_MAX):
+            listed = mapping(self._ask(f"/apis/{quote(group, safe='')}/{version}"))
+            for resource in map(mapping, members(listed.get("resources"))):
+                plural = text(resource.get("name"))
+                if (
+                    text(resource.get("kind")) == kind
+                    and resource.get("namespaced") is True
+                    and _NAME.fullmatch(plural)
+                ):
+                    return version, plural
+        return None
+
+    def _ask(self, path: str) -> dict[str, Any] | None:
+        answer = self._client.get_as(self._token, path)
+        if answer.code == HTTPStatus.NOT_FOUND:
+            return None
+        if answer.code == HTTPStatus.FORBIDDEN:
+            raise _Closed
+        if answer.outcome is not Outcome.DONE:
+            raise _NotShown(answer.message or f"it answers {answer.code}")
+        return answer.body

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from operator import itemgetter
 from typing import Any, Final
 
 from django.db import connection
@@ -75,8 +76,11 @@ _FAR: Final = 24 * 366
 
 
 def openmetrics_lines(rows: Iterable[UsageHour]) -> Iterator[str]:
-    """The hours as OpenMetrics, metric by metric as it asks; each sample has the time of its hour."""
-    kept = list(rows)
+    """The hours as OpenMetrics: family by family, in it metric by metric, in each the hours in order, as it asks.
+
+    Each sample has the time of its hour.
+    """
+    kept = sorted(rows, key=lambda row: (row.namespace, row.hour))
     for measure, meaning in MEASURES.items():
         yield f"# TYPE tenantry_usage_{measure} gauge\n# HELP tenantry_usage_{measure} {meaning}\n"
         for row in kept:
@@ -85,9 +89,9 @@ def openmetrics_lines(rows: Iterable[UsageHour]) -> Iterator[str]:
                 yield _sample(f"tenantry_usage_{measure}", row, value)
     for field, meaning in (("used", "what is used of the quota"), ("hard", "what may be")):
         yield f"# TYPE tenantry_usage_quota_{field} gauge\n# HELP tenantry_usage_quota_{field} {meaning}\n"
-        for row in kept:
-            for name, value in sorted(getattr(row, field).items()):
-                yield _sample(f"tenantry_usage_quota_{field}", row, _plain(value), f',resource="{name}"')
+        samples = ((row.namespace, name, row, value) for row in kept for name, value in getattr(row, field).items())
+        for _, name, row, value in sorted(samples, key=itemgetter(0, 1)):
+            yield _sample(f"tenantry_usage_quota_{field}", row, _plain(value), f',resource="{name}"')
     yield "# EOF\n"
 
 

@@ -199,7 +199,7 @@ def build_admission(
     # What changes objects first, then what judges them; quotas last, when nothing else can refuse.
     plugins: list[Plugin] = [
         ReservedMetadata(),
-        PublishedObjects(authorization.chain),
+        PublishedObjects(authorization.chain, store, served),
         TenantScope(configured.refused_to_tenants),
         TenantLifecycle(store),
         TenantReferences(store),

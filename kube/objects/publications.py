@@ -163,6 +163,16 @@ def said(body: Body) -> dict[str, Any]:
     }
 
 
+def follows(body: Body) -> dict[str, Any]:
+    """What tenants have by a source: what its copies repeat, and the owners with which it goes."""
+    return {**said(body), "ownerReferences": body["metadata"].get("ownerReferences") or []}
+
+
+def is_published(body: Body | None) -> bool:
+    """Whether an object says that it is published, whatever may be in the way."""
+    return asks(body).get(PUBLISHED) == "true"
+
+
 def asks(body: Body | None) -> dict[str, str]:
     """The annotations by which an object asks to be published."""
     return _annotations(body, ASKING)

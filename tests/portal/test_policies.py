@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import base64
+import json
+from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from audit.models import AuditEntry
+from kube.policies.violations import KINDS
 from store import synchronous
 from store.types import Create, Key
-from tenants.models import Tenant, Tier, User
+from tenants.clusters.objects import ACCOUNTS
+from tenants.models import Status, Tenant, Tier, User
+from tenants.services import cluster_register
 from tests import factories
+from tests.hostilecluster import HostileCluster, hostile_cluster
 from tests.portal.conftest import House, signed_in
+from tests.tenants.conftest import OPERATOR
 
 API = "/api/v1/tenants/acme/policies/"
 RULES = {"registries": ["ghcr.io/acme"], "node_labels": ["zone=a"], "service_types": None}
@@ -110,3 +121,183 @@ def test_the_pages_take_lines_and_no_json(acme: House, operator: User, tier: Tie
         assert signed_in(person).get(reverse("tenant-policies-change", args=["acme"])).status_code == 403
         seen = signed_in(person).get(reverse("tenant-objects", args=["acme"])).content.decode()
         assert "docker.io/library" in seen and "Change rules" not in seen
+
+
+# What is tried looks at whatever is there, and says what it has not looked at.
+
+
+def tried(operator: User, policies: dict[str, Any], path: str = f"{API}what-if") -> dict[str, Any]:
+    answer = post(signed_in(operator), policies, path)
+    assert answer.status_code == 200, answer.content
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def kept(kind: str, name: str, namespace: str = "shop", *, at: str = "root:acme", group: str = "", **more: Any) -> None:
+    """An object as the API server keeps it: of a custom kind under the identity of its definition."""
+    plural = f"{kind.lower()}s"
+    kept_as = f"{plural}:8a7b" if group else plural
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    body = {"apiVersion": f"{group}/v1" if group else "v1", "kind": kind, "metadata": metadata, **more}
+    synchronous.commit([Create(Key(at, group, kept_as, namespace, name), body)])
+
+
+REFUSED = {"refused_kinds": ["Widget.example.com", "ConfigMap", "Whole.example.com"], "hosts": ["*.acme.test"]}
+
+
+def test_custom_kinds_are_tried_as_well(acme: House, globex: House, operator: User) -> None:
+    """Those that a rule refuses, and those of the Gateway API, in the tenant's space and the workspaces below it."""
+    kept("Widget", "w", group="example.com")
+    kept("Widget", "below", "default", at="root:acme:team", group="example.com")
+    kept("Whole", "one", "", group="example.com")
+    kept("Other", "o", group="example.com")
+    kept("ConfigMap", "c")
+    kept("Secret", "s")
+    kept("Widget", "theirs", at="root:globex", group="example.com")
+    for name, host in (("in", "a.acme.test"), ("out", "elsewhere.test")):
+        kept("HTTPRoute", name, group="gateway.networking.k8s.io", spec={"hostnames": [host]})
+    found = tried(operator, REFUSED)["offenders"]
+    assert {(each["space"], each["kind"], each["name"], each["rule"]) for each in found} == {
+        ("root:acme", "Widget", "w", "refused_kinds"),
+        ("root:acme:team", "Widget", "below", "refused_kinds"),
+        ("root:acme", "Whole", "one", "refused_kinds"),
+        ("root:acme", "ConfigMap", "c", "refused_kinds"),
+        ("root:acme", "HTTPRoute", "out", "hosts"),
+    }
+
+
+class ShownCluster:
+    """What a registered cluster answers a workspace's viewer: lists by path, and which groups it serves."""
+
+    def __init__(self, server: HostileCluster) -> None:
+        self.lists: dict[str, Any] = {}
+        self.server = server
+        server.reply = self._reply
+
+    def _reply(self, method: str, target: str) -> tuple[int, Any]:
+        path = urlsplit(target).path
+        if method == "POST":
+            return 201, self._token(path.split("/"))
+        if path in self.lists:
+            found = self.lists[path]
+            return (
+                (found, {"kind": "Status", "message": f"as it answers {found}"})
+                if isinstance(found, int)
+                else (200, found)
+            )
+        return 404, {"kind": "Status", "code": 404}
+
+    def _token(self, path: list[str]) -> dict[str, Any]:
+        namespace, account = path[4], path[6]
+        ends = timezone.now() + timedelta(seconds=json.loads(self.server.sent)["spec"]["expirationSeconds"])
+        claims = {
+            "sub": f"system:serviceaccount:{namespace}:{account}",
+            "exp": int(ends.timestamp()),
+            "jti": "j",
+            "kubernetes.io": {"namespace": namespace, "serviceaccount": {"name": account, "uid": "u"}},
+        }
+        text = ".".join(
+            base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in ({}, claims, {})
+        )
+        return {"kind": "TokenRequest", "status": {"token": text, "expirationTimestamp": f"{ends:%Y-%m-%dT%H:%M:%SZ}"}}
+
+
+@pytest.fixture
+def shown(acme: House) -> Iterator[tuple[ShownCluster, str]]:
+    """A cluster that answers, and the tenant's namespace there."""
+    with hostile_cluster() as server:
+        cluster = cluster_register(actor=OPERATOR, name="shows", kubeconfig=server.kubeconfig)
+        accounts = dict.fromkeys(ACCOUNTS.values(), "u")
+        workspace = factories.workspace(acme.tenant, acme.editor, cluster=cluster, service_accounts=accounts)
+        acme.workspace.delete()
+        yield ShownCluster(server), workspace.k8s_namespace
+
+
+def listed(*names: str) -> dict[str, Any]:
+    return {"kind": "List", "metadata": {}, "items": [{"metadata": {"name": name}} for name in names]}
+
+
+def test_custom_kinds_of_a_cluster_are_tried_and_what_it_does_not_show_is_told(
+    shown: tuple[ShownCluster, str], operator: User
+) -> None:
+    cluster, namespace = shown
+    cluster.lists = {
+        "/apis/example.com": {
+            "kind": "APIGroup",
+            "preferredVersion": {"version": "v2"},
+            "versions": [{"version": "v2"}, {"version": "v1"}],
+        },
+        "/apis/example.com/v2": {
+            "kind": "APIResourceList",
+            "resources": [{"name": "others", "kind": "Other", "namespaced": True}],
+        },
+        "/apis/example.com/v1": {
+            "kind": "APIResourceList",
+            "resources": [
+                {"name": "widgets/status", "kind": "Widget", "namespaced": True},
+                {"name": "widgets", "kind": "Widget", "namespaced": True},
+                {"name": "wholes", "kind": "Whole", "namespaced": False},
+            ],
+        },
+        f"/apis/example.com/v1/namespaces/{namespace}/widgets": listed("w"),
+        f"/api/v1/namespaces/{namespace}/configmaps": 403,
+    }
+    found = tried(operator, REFUSED)
+    assert [(each["namespace"], each["kind"], each["name"]) for each in found["offenders"]] == [
+        (namespace, "Widget", "w")
+    ]
+    closed = f"ConfigMap in {namespace}: the cluster shows does not let the workspace's viewer list them"
+    assert (found["unseen"], found["is_cut"]) == ([closed], False)
+    cluster.lists[f"/api/v1/namespaces/{namespace}/services"] = 503
+    (told,) = [each for each in tried(operator, REFUSED)["unseen"] if "ConfigMap" not in each]
+    assert told.startswith(f"{namespace}: the cluster shows does not show it: ")
+    asked = {urlsplit(path).path for method, path in cluster.server.calls if method == "GET"}
+    assert {path for path in asked if "/namespaces/" in path} >= {
+        f"/{'apis/' + group if group else 'api'}/{version}/namespaces/{namespace}/{plural}"
+        for (group, _), (version, plural) in KINDS.items()
+        if group in {"", "apps"} and plural != "services"
+    } - {f"/api/v1/namespaces/{namespace}/services"}
+
+
+def test_what_is_not_looked_at_is_told_with_the_reason(acme: House, globex: House, operator: User, tier: Tier) -> None:
+    """A cluster that is away, one that nobody asks, and what comes after more than anybody reads."""
+    away = acme.workspace.k8s_namespace
+    asleep = factories.workspace(
+        acme.tenant, acme.editor, status=Status.SUSPENDED, suspended_at=timezone.now()
+    ).k8s_namespace
+    told = dict(each.split(": ", 1) for each in tried(operator, {})["unseen"])
+    assert set(told) == {away, asleep}
+    assert "suspended" in told[asleep]
+    assert all(told.values())
+    for number in range(201):
+        kept("ConfigMap", f"c-{number}")
+    full = tried(operator, {"refused_kinds": ["ConfigMap"]})
+    assert (len(full["offenders"]), full["is_cut"]) == (200, True)
+    assert [each.partition(": ")[0] for each in full["unseen"]] == ["whatever else there is", *sorted((away, asleep))]
+    page = signed_in(operator).post(
+        reverse("tenant-policies-change", args=["acme"]), {"refused_kinds": "Secret", "try": "1"}
+    )
+    text = page.content.decode()
+    assert "Nothing in what was looked at." in text
+    assert away in text and asleep in text
+    # Of a tier: which tenants were not come to.
+    synchronous.commit([*_with_tier("acme", tier.name), *_with_tier("globex", tier.name)])
+    path = f"/api/v1/tiers/{tier.name}/policies/what-if"
+    unseen = tried(operator, {"refused_kinds": ["ConfigMap"]}, path)["unseen"]
+    assert any(each.startswith("the tenant globex: 200 were found before") for each in unseen), unseen
+
+
+def _with_tier(tenant: str, tier: str) -> Iterator[Create]:
+    metadata = {"name": tenant, "annotations": {"tenantry.io/default-tier": tier}}
+    yield Create(Key("root", "", "tenants", "", tenant), {"kind": "Tenant", "metadata": metadata})
+
+
+def test_one_object_that_breaks_many_rules_does_not_end_the_look(acme: House, operator: User) -> None:
+    """Of one object there is a bound as well; the others are looked at all the same."""
+    containers = [{"name": f"c{number}", "image": "nginx"} for number in range(500)]
+    for name in ("a", "b"):
+        body = {"kind": "Pod", "metadata": {"name": name, "namespace": "shop"}, "spec": {"containers": containers}}
+        synchronous.commit([Create(Key("root:acme", "", "pods", "shop", name), body)])
+    found = tried(operator, {"registries": ["ghcr.io"]})
+    assert found["is_cut"]
+    assert {each["name"] for each in found["offenders"]} == {"a", "b"}

@@ -6,6 +6,7 @@ import csv
 import io
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from typing import Any
 from uuid import uuid4
 
@@ -13,12 +14,14 @@ import pytest
 from django.db import connection
 from django.urls import reverse
 from django.utils import timezone
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from access.usagesampling import KEPT, usage_forget, usage_sample
 from store import synchronous
 from store.types import Create, Key, Update
 from tenants.models import StreamCount, Tenant, UsageHour, User
 from tenants.quotas import tenant_quota_key
+from tenants.usage import MEASURES, openmetrics_lines
 from tests import factories
 from tests.portal.conftest import House, signed_in
 from tests.portal.test_api import bearer, send
@@ -175,6 +178,59 @@ def test_the_hours_are_given_out_as_csv_and_openmetrics(acme: House, operator: U
     assert 'tenantry_usage_quota_used{tenant="acme",namespace="",resource="pods"} 3 ' in text
     assert text.endswith("# EOF\n") and text.count("# TYPE") == text.count("# HELP")
     assert client.get("/api/v1/tenants/acme/usage/hours?format=pdf").status_code == 400
+
+
+@pytest.mark.parametrize(("hours", "names", "namespaces"), [(2, 2, 2), (1, 3, 1), (3, 1, 3), (5, 4, 2)], ids=str)
+def test_what_is_given_out_is_read_by_prometheus(
+    acme: House, operator: User, hours: int, names: int, namespaces: int
+) -> None:
+    """Whatever was counted: each family and each metric in one piece, its hours in order, none twice."""
+    resources = ["requests.cpu", "pods", "count/deployments.apps", "fast.storageclass.storage.k8s.io/requests.storage"]
+    expected: dict[tuple[str, str, str], list[tuple[int, float]]] = {}
+    moments = [HOUR - timedelta(hours=each) for each in range(hours)]
+    for back, moment in enumerate(moments):
+        for number in range(namespaces):
+            namespace = f"acme-{number}" if number else ""
+            # As JSON keeps them: in no order that a reader could rely on; and not every hour bounds the same.
+            used = dict.fromkeys(resources[: max(1, names - back % 2)], 1.5 * (back + number))
+            UsageHour.objects.create(
+                tenant="acme",
+                namespace=namespace,
+                hour=moment,
+                requests=back,
+                objects_stored=None if back % 2 else 7,
+                used=used,
+                hard=dict.fromkeys(reversed(used), 40),
+            )
+            at = int(moment.timestamp())
+            expected.setdefault(("tenantry_usage_requests", namespace, ""), []).insert(0, (at, back))
+            for name, value in used.items():
+                expected.setdefault(("tenantry_usage_quota_used", namespace, name), []).insert(0, (at, value))
+    # One file is of one workspace, or of the tenant as a whole; what makes it takes the hours of several as well.
+    files = [
+        signed_in(operator)
+        .get("/api/v1/tenants/acme/usage/hours", {"format": "openmetrics", "namespace": f"acme-{each}" if each else ""})
+        .content.decode()
+        for each in range(namespaces)
+    ]
+    told = "".join(openmetrics_lines(UsageHour.objects.order_by("hour", "namespace")))
+    assert told.count("\n") == len(files[0].splitlines()) + sum(file.count("\ntenantry_") for file in files[1:])
+    for file in files:
+        assert set(file.splitlines()) <= set(told.splitlines())
+        assert list(text_string_to_metric_families(file))
+    families = list(text_string_to_metric_families(told))
+    assert len({family.name for family in families}) == len(families) == len(MEASURES) + 2
+    found: dict[tuple[str, str, str], list[tuple[int, float]]] = {}
+    for family in families:
+        assert (family.type, bool(family.documentation)) == ("gauge", True)
+        runs = [series for series, _ in groupby(tuple(sorted(sample.labels.items())) for sample in family.samples)]
+        assert len(runs) == len(set(runs)), f"{family.name}: each metric is in one piece"
+        for sample in family.samples:
+            assert sample.labels["tenant"] == "acme"
+            metric = family.name, sample.labels["namespace"], sample.labels.get("resource", "")
+            found.setdefault(metric, []).append((int(float(sample.timestamp)), sample.value))
+    assert {metric: found.get(metric) for metric in expected} == expected
+    assert all(samples == sorted(set(samples)) for samples in found.values())
 
 
 def test_a_year_is_kept(acme: House) -> None:

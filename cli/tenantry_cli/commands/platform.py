@@ -124,6 +124,6 @@ def policies_try(context: typer.Context, tenant: Name, file: Rules, output: Outp
     if output is not Format.TABLE:
         show(found, [], output)
         return
-    if found["unseen"]:
-        say(f"Not looked into, as the cluster does not show it: {', '.join(found['unseen'])}")
+    for unseen in found["unseen"]:
+        say(f"Not looked at: {unseen}")
     show(found["offenders"], ["space", "namespace", "kind", "name", "rule", "message"], output)

@@ -65,10 +65,12 @@ class OffenderSerializer(serializers.Serializer[Any]):
 
 
 class TrialSerializer(serializers.Serializer[Any]):
-    """What is there and would be refused; ``unseen`` are namespaces whose cluster did not show what it has."""
+    """What is there and would be refused; what was not looked at, each with the reason."""
 
     offenders = OffenderSerializer(many=True)
-    unseen = serializers.ListField(child=serializers.CharField())
+    unseen = serializers.ListField(
+        child=serializers.CharField(), help_text="namespaces, kinds and tenants that were not looked at, and why"
+    )
     is_cut = serializers.BooleanField(help_text="whether there are more")
 
 
