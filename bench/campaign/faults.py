@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
 import psycopg
 
-from bench.campaign.history import History
+from bench.campaign.history import History, Hurt
 from bench.campaign.house import House
 from bench.campaign.nursery import JUMP
 from bench.campaign.plan import Step
@@ -34,10 +35,13 @@ class Tormentor:
 
     async def do(self, step: Step) -> None:
         """One step, and the pause after it."""
+        begun = time.monotonic()
         await self._ACTS[step.kind](self, step)
         if step.kind != "backup":
             self.done[step.kind] += 1
         await asyncio.sleep(step.pause)
+        if step.kind != "backup":
+            self._history.hurts.append(Hurt(step.kind, begun, time.monotonic()))
 
     async def rest(self) -> None:
         """Wait for what was to end by itself."""

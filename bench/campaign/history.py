@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -131,6 +132,15 @@ class Restore:
     opened: float = 0
 
 
+@dataclass(slots=True)
+class Hurt:
+    """A fault, and the time until the next one."""
+
+    kind: str
+    begun: float
+    ended: float
+
+
 @dataclass
 class History:
     """Everything that was told in a round."""
@@ -142,6 +152,7 @@ class History:
     issues: list[Issue] = field(default_factory=list)
     uses: list[Use] = field(default_factory=list)
     restores: list[Restore] = field(default_factory=list)
+    hurts: list[Hurt] = field(default_factory=list)
     eras: list[Era] = field(default_factory=list)
     closed: bool = False
     """Whether a restore is on its way, or is not opened yet."""
@@ -177,8 +188,8 @@ class History:
         until = time.monotonic()
         log = self.read_log(house)
         self.closed = True
+        begun = time.monotonic()  # the first attempt may have closed the doors
         for attempt in range(10):
-            begun = time.monotonic()
             try:
                 await house.command("restore", str(file), "--replace")
             except NotReady:
@@ -231,13 +242,32 @@ class History:
 
     def silence(self) -> float:
         """The longest time without an acknowledged write, of those that no restore had closed."""
+        return max((gap for earlier, later, gap in self._gaps() if not self._restores_in(earlier, later)), default=0.0)
+
+    def closed_by(self) -> dict[str, float]:
+        """The longest time without an acknowledged write by what went on meanwhile; behind a restore, until it was opened.
+
+        Where several faults went on, it is told of each of them.
+        """
+        longest: dict[str, float] = {}
+        for earlier, later, gap in self._gaps():
+            kinds = {each.kind for each in self.hurts if earlier < each.ended and later > each.begun}
+            if self._restores_in(earlier, later):
+                kinds = {"restore"}
+            for kind in kinds:
+                longest[kind] = max(gap, longest.get(kind, 0.0))
+        return longest
+
+    def _gaps(self) -> Iterator[tuple[float, float, float]]:
+        """From one acknowledged write to the next, or to the end of what is known."""
         ends = sorted(each.ended for each in self.writes if each.outcome == "kept")
-        gaps = (
-            later - earlier
-            for earlier, later in itertools.pairwise(ends)
-            if not any(earlier < each.ended and later > each.begun for each in self.restores)
-        )
-        return max(gaps, default=0.0)
+        if ends and any(not each.opened for each in self.restores):
+            ends.append(max(ends[-1], *(each.until for each in self.eras)))
+        for earlier, later in itertools.pairwise(ends):
+            yield earlier, later, later - earlier
+
+    def _restores_in(self, earlier: float, later: float) -> bool:
+        return any(earlier < each.ended and later > each.begun for each in self.restores)
 
 
 def told(status: int) -> Outcome:

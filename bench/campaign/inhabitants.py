@@ -31,7 +31,7 @@ def arrive(*, cluster: str, tokens: str) -> None:
     from django.conf import settings
 
     from audit.recorder import Actor
-    from portal.quickstart.bootstrap import EMBEDDED_CLUSTER
+    from portal.quickstart.ownapiserver import EMBEDDED_CLUSTER
     from tenants.models import Cluster
     from tenants.services.clusters import cluster_register
 

@@ -22,6 +22,10 @@ class Round:
     """The longest time without an acknowledged write, in seconds."""
     settled: float = 0
     """Seconds from the last fault until everything was as it should be."""
+    closed: dict[str, float] = field(default_factory=dict)
+    """The longest time without an acknowledged write by the kind of fault, in seconds; behind a restore, until it was opened."""
+    opened: float = 0
+    """The longest time for which a credential opened something after the answer that had ended it, in seconds."""
 
 
 class Journal:
@@ -50,6 +54,12 @@ class Journal:
     def judged(self) -> Counter[str]:
         """All that was judged, by kind."""
         return sum((Counter(each.judged) for each in self.rounds), Counter())
+
+    def closed(self) -> dict[str, float]:
+        """The longest time without an acknowledged write, by kind of fault, the longest first."""
+        kinds = {kind for each in self.rounds for kind in each.closed}
+        longest = {kind: max(each.closed.get(kind, 0.0) for each in self.rounds) for kind in kinds}
+        return dict(sorted(longest.items(), key=lambda each: (-each[1], each[0])))
 
     def findings(self) -> list[tuple[Round, str, str]]:
         """What was wrong: the round, the kind, the words."""

@@ -85,6 +85,8 @@ class ProductRounds:
             [(each.kind, each.text) for each in found],
             round(history.silence(), 2),
             round(settled, 2),
+            {kind: round(seconds, 2) for kind, seconds in history.closed_by().items()},
+            round(credentials.longest_open(history), 2),
         )
 
     async def end(self) -> None:

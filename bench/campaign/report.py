@@ -28,5 +28,10 @@ def lines(journal: Journal) -> Iterator[str]:
     settled = max((each.settled for each in journal.rounds), default=0)
     yield f"| longest time without an acknowledged write, s | {silence:.1f} |"
     yield f"| longest time from the last fault until all was done, s | {settled:.1f} |"
+    if any(each.of == "product" for each in journal.rounds):
+        for kind, seconds in journal.closed().items():
+            yield f"| longest time closed: {kind}, s | {seconds:.1f} |"
+        opened = max(each.opened for each in journal.rounds)
+        yield f"| longest time open: a credential after the answer that had ended it, s | {opened:.1f} |"
     for each, kind, text in journal.findings():
         yield f"\n{each.of}, seed {each.seed}: {kind}: {text}"

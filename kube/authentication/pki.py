@@ -180,6 +180,12 @@ def is_issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> 
     return True
 
 
+def is_of_client(certificate: x509.Certificate) -> bool:
+    """Whether it says that somebody is shown by it, as ``make_client_certificate`` makes them."""
+    usages = [each.value for each in certificate.extensions if isinstance(each.value, x509.ExtendedKeyUsage)]
+    return any(ExtendedKeyUsageOID.CLIENT_AUTH in usage for usage in usages)
+
+
 def is_valid_at(certificate: x509.Certificate, now: datetime) -> bool:
     """Whether the certificate is within its dates, without leeway (X509-07)."""
     return certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc

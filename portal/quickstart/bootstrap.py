@@ -13,23 +13,18 @@ from django.db import connection, transaction
 from django.db.migrations.executor import MigrationExecutor
 
 from audit.recorder import Actor
-from gateway.http.certificates import client_kubeconfig, prepare
-from gateway.options import Options
+from gateway.http.certificates import prepare
 from portal.database.rights import as_owner, rights_apply
-from tenants.clusters import encryption
-from tenants.models import Cluster, Tenant, User
+from portal.quickstart import ownapiserver
+from tenants.models import Tenant, User
 from tenants.policies import policies_show
 from tenants.quotas import missing_tenant_quotas_create
-from tenants.services.clusters import cluster_change, cluster_register
 from tenants.services.tenants import tenant_create
 from tenants.services.tiers import tiers_create_defaults
 from tenants.spaces import system_space_create
 
 OPERATOR_EMAIL = "operator@tenantry.test"
 DEMO_TENANT = "demo"
-EMBEDDED_CLUSTER = "embedded"
-GATEWAY_USER = "tenantry-gateway"
-"""The user of the embedded cluster whose rights are ``tenants/manifests/embedded-gateway-role.yaml``."""
 
 _ACTOR = Actor(name="system:bootstrap", operator=True)
 _LOCK = 7_232_911
@@ -72,30 +67,14 @@ def _alone() -> Iterator[None]:
             cursor.execute("SELECT pg_advisory_unlock(%s)", [_LOCK])
 
 
-def _options() -> Options:
-    return Options(
-        database_url=settings.DATABASE_URL,
-        data_folder=settings.DATA_DIR,
-        keys_folder=settings.KEYS_DIR,
-        external_ca_file=settings.APISERVER_CA_FILE,
-        secure_port=settings.APISERVER_PORT,
-    )
-
-
-def embedded_cluster_refresh() -> None:
-    """The credential by which the portal speaks to the API server, as its files are now, where it is registered."""
-    if Cluster.objects.filter(name=EMBEDDED_CLUSTER, kind=Cluster.Kind.EMBEDDED).exists():
-        _register_embedded_cluster(_options())
-
-
 def _bootstrap() -> Facts:
-    options = _options()
+    options = ownapiserver.options()
     certificates = prepare(options)
     system_space_create()
     missing_tenant_quotas_create(settings.TENANT_QUOTA)
     policies_show()
     tiers_create_defaults()
-    _register_embedded_cluster(options)
+    ownapiserver.cluster_register_or_renew(options)
     email, password = _create_operator()
     return Facts(
         portal_url=settings.PORTAL_URL,
@@ -118,24 +97,3 @@ def _create_operator() -> tuple[str, str | None]:
         if not Tenant.objects.filter(name=DEMO_TENANT).exists():
             tenant_create(actor=_ACTOR, name=DEMO_TENANT, display_name="Demo", owner=operator)
     return operator.email, password
-
-
-def _register_embedded_cluster(options: Options) -> None:
-    """The product's own API server as a cluster, with a client certificate of the gateway's restricted user."""
-    kubeconfig = client_kubeconfig(
-        options, GATEWAY_USER, server=settings.APISERVER_INTERNAL_URL, organizations=["tenant:system"]
-    )
-    client_url = settings.APISERVER_URL if settings.APISERVER_URL != settings.APISERVER_INTERNAL_URL else ""
-    known = Cluster.objects.filter(name=EMBEDDED_CLUSTER).first()
-    if known is not None and known.sealed_credential and encryption.decrypt(known.sealed_credential) == kubeconfig:
-        if client_url and known.client_url != client_url:
-            cluster_change(actor=_ACTOR, name=EMBEDDED_CLUSTER, client_url=client_url)
-        return
-    cluster_register(
-        actor=_ACTOR,
-        name=EMBEDDED_CLUSTER,
-        kubeconfig=kubeconfig,
-        kind=Cluster.Kind.EMBEDDED,
-        client_url=client_url,
-        is_default=known is None or known.is_default,
-    )

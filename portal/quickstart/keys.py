@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from audit.checkpoints import private_keys
 from gateway.http.certificates import client_kubeconfig, prepare
 from gateway.options import Options
-from portal.quickstart.bootstrap import GATEWAY_USER
 from portal.quickstart.layout import Layout, write_once
+from portal.quickstart.ownapiserver import GATEWAY_USER
 
 MONITORING_USER: Final = "tenantry-monitoring"
 """Prometheus, to the API server: of the group that Kubernetes has for it."""

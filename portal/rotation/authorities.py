@@ -15,12 +15,12 @@ from typing import Any, Final
 import orjson
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import NameOID
 from django.conf import settings
 
 from gateway.http.certificates import one_at_a_time
 from kube.authentication import pki
-from portal.quickstart.bootstrap import embedded_cluster_refresh
+from portal.quickstart import ownapiserver
 from portal.rotation import files
 from portal.rotation.files import CannotRotate
 
@@ -55,9 +55,15 @@ def server_ca_promote(bundle: Path, revoke: bool) -> None:
 def client_ca_promote(bundle: Path, revoke: bool) -> None:
     """The announced authority signs, first of all every client certificate in the folder anew, for whom it names."""
     with one_at_a_time(bundle.parent):
-        authority = _promote(bundle, revoke)
-        for certificate in _clients(bundle.parent):
-            _client_make(certificate, authority)
+        _clients_make(bundle.parent, _promote(bundle, revoke))
+        _tell(bundle)
+
+
+def client_certificates_make(folder: Path) -> None:
+    """Every client certificate in the folder anew, by the authority that signs; those before are believed until they end."""
+    bundle = folder / "client-ca.crt"
+    with one_at_a_time(folder):
+        _clients_make(folder, pki.KeyPair(bundle.read_bytes(), _key_of(bundle).read_bytes()))
         _tell(bundle)
 
 
@@ -108,10 +114,13 @@ def _promote(bundle: Path, revoke: bool) -> pki.KeyPair:
 
 def _clients(folder: Path) -> Iterator[Path]:
     for path in sorted(folder.glob("*.crt")):
-        certificate = pki.load_certificates(path.read_bytes())[0]
-        usage = [each.value for each in certificate.extensions if isinstance(each.value, x509.ExtendedKeyUsage)]
-        if usage and ExtendedKeyUsageOID.CLIENT_AUTH in usage[0] and path.with_suffix(".key").is_file():
+        if pki.is_of_client(pki.load_certificates(path.read_bytes())[0]) and path.with_suffix(".key").is_file():
             yield path
+
+
+def _clients_make(folder: Path, authority: pki.KeyPair) -> None:
+    for certificate in _clients(folder):
+        _client_make(certificate, authority)
 
 
 def _client_make(path: Path, authority: pki.KeyPair) -> None:
@@ -135,9 +144,9 @@ def _client_make(path: Path, authority: pki.KeyPair) -> None:
 def _tell(bundle: Path) -> None:
     """Who holds a copy: the operators' kubeconfig, and the portal's credential of the API server."""
     path = bundle.parent.parent / "admin.kubeconfig"
-    if path.is_file():
+    if path.is_file() and (bundle.parent / "admin.crt").is_file():
         files.write(path, _with_files_of(bundle.parent, orjson.loads(path.read_bytes())))
-    embedded_cluster_refresh()
+    ownapiserver.cluster_renew()
 
 
 def _with_files_of(folder: Path, config: dict[str, Any]) -> bytes:

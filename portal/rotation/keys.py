@@ -17,6 +17,7 @@ from django.db import transaction
 from audit import checkpoints
 from audit.actions import Action
 from audit.recorder import SYSTEM_CHAIN, Actor
+from portal.quickstart.ownapiserver import GATEWAY_USER
 from portal.rotation import authorities, files
 from portal.rotation.files import CannotRotate
 from tenants.clusters import encryption
@@ -133,6 +134,12 @@ ROTATIONS: Final = {
             lambda: settings.PKI_DIR / "server.crt",
             lambda _: None,
             lambda path, _revoke: authorities.server_certificate_make(path),
+        ),
+        Rotation(
+            "client-certificates",
+            lambda: settings.PKI_DIR / f"{GATEWAY_USER}.crt",
+            lambda _: None,
+            lambda path, _revoke: authorities.client_certificates_make(path.parent),
         ),
         Rotation(
             "server-ca",

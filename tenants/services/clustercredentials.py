@@ -6,6 +6,7 @@ from django.db import transaction
 
 from audit.actions import Action
 from audit.recorder import SYSTEM_CHAIN, Actor
+from kube.authentication.kubeconfig import RegisteredCluster
 from kube.requests.status import Conflict
 from tenants.clusters import encryption, selfcheck
 from tenants.clusters.changes import cluster_changed
@@ -41,28 +42,46 @@ def cluster_credential_rotate(*, actor: Actor, name: str, kubeconfig: str) -> Cl
     with transaction.atomic():
         cluster = locked(name)
         require_unchanged(cluster, before)
-        cluster.server = access.server
-        cluster.ca_data = access.certificate_authority.decode("ascii")
-        cluster.sealed_credential = encryption.encrypt(kubeconfig)
-        cluster.credential_expires_at = selfcheck.expiry_of(access)
         cluster.identity = identity
-        cluster.last_error = ""
-        # What the last check found was found with the old one.
-        cluster.checked_at = None
-        cluster.save(
-            update_fields=[
-                "server",
-                "ca_data",
-                "sealed_credential",
-                "credential_expires_at",
-                "identity",
-                "last_error",
-                "checked_at",
-            ]
-        )
-        desiredstate.retry_now(cluster.workspaces.all())
-        cluster_changed(name)
-        ends = cluster.credential_expires_at
-        detail = {"server": access.server, "expires_at": ends.isoformat() if ends else None}
-        actor.record(Action.CLUSTER_ROTATED, chain=SYSTEM_CHAIN, target=f"clusters/{name}", detail=detail)
+        _take(actor, cluster, access, kubeconfig)
     return cluster
+
+
+@transaction.atomic
+def own_credential_renew(*, actor: Actor, name: str, kubeconfig: str) -> Cluster:
+    """The same for the product's own API server, by a credential that the product has made itself. Operators only.
+
+    It is not tried, for the server may not run yet; what else is said of the cluster stays as it is. Raises ``NotFound``,
+    ``Invalid``.
+    """
+    require_operator(actor)
+    access = access_of(kubeconfig)
+    cluster = locked(name)
+    _take(actor, cluster, access, kubeconfig)
+    return cluster
+
+
+def _take(actor: Actor, cluster: Cluster, access: RegisteredCluster, kubeconfig: str) -> None:
+    cluster.server = access.server
+    cluster.ca_data = access.certificate_authority.decode("ascii")
+    cluster.sealed_credential = encryption.encrypt(kubeconfig)
+    cluster.credential_expires_at = selfcheck.expiry_of(access)
+    cluster.last_error = ""
+    # What the last check found was found with the old one.
+    cluster.checked_at = None
+    cluster.save(
+        update_fields=[
+            "server",
+            "ca_data",
+            "sealed_credential",
+            "credential_expires_at",
+            "identity",
+            "last_error",
+            "checked_at",
+        ]
+    )
+    desiredstate.retry_now(cluster.workspaces.all())
+    cluster_changed(cluster.name)
+    ends = cluster.credential_expires_at
+    detail = {"server": access.server, "expires_at": ends.isoformat() if ends else None}
+    actor.record(Action.CLUSTER_ROTATED, chain=SYSTEM_CHAIN, target=f"clusters/{cluster.name}", detail=detail)

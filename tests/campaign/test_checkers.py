@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bench.campaign.__main__ import campaign
 from bench.campaign.checkers import credentials, objects, workspaces
-from bench.campaign.history import Era, Event, History, Issue, Read, Restore, Segment, Use, Wish, Write
+from bench.campaign.history import Era, Event, History, Hurt, Issue, Read, Restore, Segment, Use, Wish, Write
 from bench.campaign.journal import Journal, Round
 from bench.campaign.plan import RESTORED_EVERY, VICTIMS, plan
 from bench.campaign.report import lines
@@ -236,6 +236,48 @@ def test_a_campaign_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> Non
     assert "| judged: acknowledged writes | 28 |" in told
     assert "| found: lost | 1 |" in told
     assert "product, seed 4: lost: a write" in told
+
+
+def test_how_long_each_kind_of_fault_and_a_restore_closed_the_doors_is_told() -> None:
+    """P12: from the last acknowledged write before it until the first one after it was opened."""
+    times = (1, 2, 5, 6, 20, 21)
+    history = History(
+        writes=[write(time - 0.5, "create", str(time), "", time) for time in times],
+        hurts=[Hurt("freeze", 2.5, 4), Hurt("kill", 2.5, 3), Hurt("cut", 5.5, 5.6), Hurt("kill", 12, 13)],
+        restores=[Restore(taken=0, revision=1, begun=7, ended=10, opened=19)],
+        eras=[Era([], 30)],
+    )
+    assert history.closed_by() == {"freeze": 3, "kill": 3, "cut": 1, "restore": 14}
+    assert history.silence() == 3
+    # What nobody opened is closed until the end.
+    never = replace(history, writes=history.writes[:4], restores=[replace(history.restores[0], opened=0.0)])
+    assert never.closed_by()["restore"] == 24
+
+
+@pytest.mark.parametrize(("used", "longest", "found"), [(9.5, 0, []), (10.5, 0.5, []), (13, 3, ["open"])])
+def test_how_long_a_credential_opened_something_after_its_end_is_told(
+    used: float, longest: float, found: list[str]
+) -> None:
+    """P4, P12: also where it is short enough to be kept to the promise."""
+    history = History(
+        issues=[Issue(1, 2, "id", "acme", "tenant-1", "kept")],
+        uses=[Use(used, used + 0.1, 0, 200)],
+        restores=[Restore(taken=0, revision=1, begun=7, ended=10)],
+    )
+    assert credentials.longest_open(history) == longest
+    assert [each.kind for each in credentials.check(history)] == found
+
+
+def test_the_report_says_how_long_it_was_closed_and_open_at_most(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    journal.add(Round("product", 1, {"freeze": 1}, {}, closed={"freeze": 2.5, "restore": 31.0}, opened=0.2))
+    journal.add(Round("product", 2, {"kill": 1}, {}, closed={"freeze": 4.5}, opened=0.1))
+    told = list(lines(Journal(tmp_path / "journal")))
+    assert [line for line in told if "longest time closed" in line] == [
+        "| longest time closed: restore, s | 31.0 |",
+        "| longest time closed: freeze, s | 4.5 |",
+    ]
+    assert "| longest time open: a credential after the answer that had ended it, s | 0.2 |" in told
 
 
 def test_a_workspace_that_was_suspended_before_it_was_made_has_no_namespace_and_one_after_it_has() -> None:

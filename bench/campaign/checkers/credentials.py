@@ -42,16 +42,31 @@ def _ends(history: History, issue: Issue) -> list[_End]:
     return closed + [_End(each.ended, each.ended, "restore") for each in history.restores]
 
 
-def _used(history: History) -> Iterator[Finding]:
+def longest_open(history: History) -> float:
+    """For how many seconds after the answer that had ended it a credential still opened something, at most."""
+    return max((late for _, _, late in _opened_late(history)), default=0.0)
+
+
+def _opened_late(history: History) -> Iterator[tuple[Issue, _End, float]]:
+    """What opened something though it was dead: by what, and how long after that."""
     for use in history.uses:
         if not 200 <= use.status < 300:
             continue
         issue = history.issues[use.issue]
-        for end in _ends(history, issue):
-            if issue.begun < end.begun and use.begun > end.ended + AT_ONCE and issue.ended < end.ended:
-                late = use.begun - end.ended
-                yield Finding("open", f"a credential of {issue.namespace} opened {late:.1f} s after the {end.why}")
-                break
+        ended = [
+            end
+            for end in _ends(history, issue)
+            if issue.begun < end.begun and use.begun > end.ended and issue.ended < end.ended
+        ]
+        if ended:
+            first = min(ended, key=lambda end: end.ended)
+            yield issue, first, use.begun - first.ended
+
+
+def _used(history: History) -> Iterator[Finding]:
+    for issue, end, late in _opened_late(history):
+        if late > AT_ONCE:
+            yield Finding("open", f"a credential of {issue.namespace} opened {late:.1f} s after the {end.why}")
 
 
 def _lifetimes(history: History) -> Iterator[Finding]:
