@@ -15,11 +15,12 @@ from urllib.parse import parse_qs, urlsplit
 import helm_python
 import pytest
 import yaml
+from cryptography import x509
 from django.core.management import call_command
 
 from tests.apiserver import KUBECTL, OwnApiserver
 from tests.databases import OWNER, migrated
-from tests.deploy.pods import Node, possible
+from tests.deploy.pods import Node, Tls, possible
 from tests.deploy.rendering import (
     BASE,
     CHART,
@@ -257,6 +258,34 @@ def test_a_file_is_mounted_where_its_setting_points(name: str) -> None:
     assert readers
 
 
+@pytest.mark.parametrize("name", [*SHAPES, "another's issuer"])
+def test_prometheus_asks_for_a_name_that_the_api_servers_certificate_has(name: str) -> None:
+    """And verifies it by the authority that has signed it."""
+    issued = {"apiserver": {"tls": {"from": "certManager", "issuer": {"name": "letsencrypt"}}}}
+    values = {**SHAPES.get(name, issued), "serviceMonitors": {"enabled": True}}
+    objects = flat(rendered(values))
+    (tls,) = (
+        each["spec"]["endpoints"][0]["tlsConfig"]
+        for each in objects
+        if (each["kind"], each["metadata"]["name"]) == ("ServiceMonitor", "tenantry-apiserver")
+    )
+    served = values.get("apiserver", {}).get("tls", {"from": "keys"})
+    if served["from"] == "keys":
+        (certificate,) = (each["data"]["server.crt"] for each in keys() if "server.crt" in each["data"])
+        read = x509.load_pem_x509_certificate(base64.b64decode(certificate))
+        names = read.extensions.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(
+            x509.DNSName
+        )
+    else:
+        named = [each["spec"]["dnsNames"] for each in objects if each["kind"] == "Certificate"]
+        names = named[0] if named else ["api.tenantry.example.org"]
+    assert tls["serverName"] in names
+    own = served["from"] == "keys" or (served["from"] == "certManager" and "issuer" not in served)
+    entry = "ca.crt" if served.get("hasAuthority", True) else "tls.crt"
+    wanted = ("tenantry-monitoring", "ca.crt") if own else ("tenantry-apiserver-tls", entry)
+    assert tls["ca"] == {"secret": {"name": wanted[0], "key": wanted[1]}}
+
+
 def test_mail_has_a_way_out_where_it_is_sent() -> None:
     def policies(name: str) -> list[Manifest]:
         return [each for each in shape(name) if each["metadata"]["name"] == "tenantry-mail"]
@@ -344,6 +373,7 @@ def test_its_processes_run_as_the_manifests_say(tmp_path: Path) -> None:
         pytest.skip("the given databases are on a network that Pods of this test have no way to")
     with migrated("chart") as database:
         values = {"files": {"EMAIL_URL": FILED["EMAIL_URL"]}, "portal": {"trustedProxies": ["127.0.0.1"]}}
+        values |= {"serviceMonitors": {"enabled": True}}
         objects = [*flat(rendered(values)), *keys()]
         objects.append(_secret(FILED["EMAIL_URL"]["secret"], {"it": "smtp+tls://me:secret@mail.example.org:587\n"}))
         name = urlsplit(database).path
@@ -372,6 +402,8 @@ def test_its_processes_run_as_the_manifests_say(tmp_path: Path) -> None:
             eventually(lambda: node.get("http://127.0.0.1:8000/readyz")[0] == 200, every=1)
             https = {"X-Forwarded-Proto": "https"}
             assert "Forgot your password?" in node.get("http://127.0.0.1:8000/login/", headers=https)[1]
+            for monitor in (each for each in objects if each["kind"] == "ServiceMonitor"):
+                _scraped(node, monitor, tmp_path)
             for part in ("worker", "beat"):
                 look = templates[part]["spec"]["containers"][0]["livenessProbe"]["exec"]["command"]
                 eventually(lambda part=part, look=look: node.probe(part, look), every=1)
@@ -380,6 +412,30 @@ def test_its_processes_run_as_the_manifests_say(tmp_path: Path) -> None:
             node.processes[node.names.index("beat")].kill()
             eventually(lambda: HELD in node.log("beat-2"))
             _drains(node)
+
+
+def _scraped(node: Node, monitor: Manifest, folder: Path) -> None:
+    """Prometheus is told by what the monitor gives it, and nobody by less."""
+    (endpoint,) = monitor["spec"]["endpoints"]
+    tls, headers = None, {}
+
+    def entry(source: dict[str, str]) -> str:
+        return base64.b64decode(node.object("Secret", source["name"])["data"][source["key"]]).decode()
+
+    if endpoint.get("scheme") == "https":
+        given = endpoint["tlsConfig"]
+        sources = {"ca": given["ca"]["secret"], "certificate": given["cert"]["secret"], "key": given["keySecret"]}
+        for name, source in sources.items():
+            (folder / name).write_text(entry(source))
+        tls = Tls(server_name=given["serverName"], **{name: folder / name for name in sources})
+        url, counted = f"https://127.0.0.1:6443{endpoint['path']}", "apiserver_request_total"
+    else:
+        headers = {"Authorization": f"Bearer {entry(endpoint['authorization']['credentials'])}"}
+        url, counted = f"http://127.0.0.1:8000{endpoint['path']}", "tenantry_portal_requests_total"
+    status, text = node.get(url, headers=headers, tls=tls)
+    assert (status, counted in text) == (200, True), text[:1000]
+    status, text = node.get(url)
+    assert (status >= 400, counted in text) == (True, False), text[:1000]
 
 
 def _drains(node: Node) -> None:

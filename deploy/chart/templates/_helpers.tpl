@@ -112,6 +112,17 @@ envFrom:
     items: [{key: url, path: url}]
 {{- end }}
 
+{{/* Something where the API server's certificate is of the installation's own CA, which names the Service as well. */}}
+{{- define "tenantry.authority.own" -}}
+{{- $tls := .Values.apiserver.tls -}}
+{{- if or (eq $tls.from "keys") (and (eq $tls.from "certManager") (not $tls.issuer.name)) }}own{{ end -}}
+{{- end }}
+
+{{/* The entry of the certificate's Secret by which it is verified. */}}
+{{- define "tenantry.authority.key" -}}
+{{ .Values.apiserver.tls.hasAuthority | ternary "ca.crt" "tls.crt" }}
+{{- end }}
+
 {{/* Which parts read which file of `files`; what is no secret is read by its path, the others by NAME_FILE. */}}
 {{- define "tenantry.files.readers" -}}
 EMAIL_URL: [portal, worker]
