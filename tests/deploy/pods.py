@@ -38,6 +38,24 @@ def image_environment() -> dict[str, str]:
     return dict(re.findall(r"([A-Z_]+)=(\S+)", " ".join(re.findall(r"^ENV (.*)$", text, re.MULTILINE))))
 
 
+@dataclass(frozen=True)
+class Tls:
+    """By what whoever asks verifies a server, what the server must be called, and who asks."""
+
+    ca: Path
+    server_name: str
+    certificate: Path
+    key: Path
+
+
+def _named(tls: Tls) -> str:
+    return (
+        f"context.load_cert_chain({str(tls.certificate)!r}, {str(tls.key)!r})\n"
+        "wrap = context.wrap_socket\n"
+        f"context.wrap_socket = lambda sock, **_: wrap(sock, server_hostname={tls.server_name!r})\n"
+    )
+
+
 @dataclass
 class Node:
     """Where Pods run. ``ports`` of its network lead to Unix sockets of this machine: the databases."""
@@ -108,12 +126,17 @@ class Node:
         (found,) = (each for each in self.objects if (each["kind"], each["metadata"]["name"]) == (kind, name))
         return found
 
-    def get(self, url: str) -> tuple[int, str]:
-        """What a probe is told: the status, 0 when nobody answers, and the text."""
+    def get(self, url: str, *, headers: dict[str, str] | None = None, tls: Tls | None = None) -> tuple[int, str]:
+        """What a probe, or with ``tls`` whoever verifies, is told: the status, 0 when nobody answers, and the text."""
+        context = "ssl._create_unverified_context()"
+        if tls:
+            context = f"ssl.create_default_context(cafile={str(tls.ca)!r})"
         code = (
             "import ssl, sys, urllib.request, urllib.error\n"
-            "context = ssl._create_unverified_context()\n"
-            f"try:\n    answer = urllib.request.urlopen({url!r}, timeout=10, context=context)\n"
+            f"context = {context}\n"
+            f"{_named(tls) if tls else ''}"
+            f"request = urllib.request.Request({url!r}, headers={headers or {}!r})\n"
+            f"try:\n    answer = urllib.request.urlopen(request, timeout=10, context=context)\n"
             "except urllib.error.HTTPError as error:\n    answer = error\n"
             "except OSError as error:\n    print(0, error)\n    sys.exit()\n"
             "print(answer.status, answer.read().decode())"
@@ -158,7 +181,7 @@ class Node:
             if "emptyDir" in volume:
                 lines += [f"mount -t tmpfs -o mode=0770,gid={UID} tmpfs {at}"]
             else:
-                lines.append(f"mount --bind {self._secret(pod / mount['name'], volume['secret'])} {at}")
+                lines.append(f"mount --bind {self._secrets(pod / mount['name'], volume)} {at}")
             if mount.get("readOnly"):
                 lines.append(f"mount -o remount,bind,ro {at}")
         lines += [
@@ -172,13 +195,16 @@ class Node:
         names = [each["metadata"] for each in self.objects if each["kind"] == "Service"]
         return " ".join(f"{each['name']} {each['name']}.{each['namespace']}.svc" for each in names)
 
-    def _secret(self, folder: Path, source: dict[str, Any]) -> Path:
-        """The files of a Secret, for the group alone to read; a missing entry keeps a Pod from starting."""
-        data = self.object("Secret", source["secretName"])["data"]
+    def _secrets(self, folder: Path, volume: Manifest) -> Path:
+        """The files of a Secret, or of several, for the group alone to read; a missing entry keeps a Pod from starting."""
+        source = volume.get("secret") or volume["projected"]
+        several = [each["secret"] for each in source.get("sources", ())] or [{**source, "name": source["secretName"]}]
         folder.mkdir(parents=True)
-        for item in source["items"]:
-            path = folder / item["path"]
-            path.write_bytes(base64.b64decode(data[item["key"]]))
-            os.chown(path, 0, UID)
-            path.chmod(source["defaultMode"])
+        for each in several:
+            data = self.object("Secret", each["name"])["data"]
+            for item in each["items"]:
+                path = folder / item["path"]
+                path.write_bytes(base64.b64decode(data[item["key"]]))
+                os.chown(path, 0, UID)
+                path.chmod(source["defaultMode"])
         return folder

@@ -15,11 +15,12 @@ from urllib.parse import parse_qs, urlsplit
 import helm_python
 import pytest
 import yaml
+from cryptography import x509
 from django.core.management import call_command
 
 from tests.apiserver import KUBECTL, OwnApiserver
 from tests.databases import OWNER, migrated
-from tests.deploy.pods import Node, possible
+from tests.deploy.pods import Node, Tls, possible
 from tests.deploy.rendering import (
     BASE,
     CHART,
@@ -37,11 +38,18 @@ from tests.deploy.rendering import (
 from tests.kubeapiserver import KubeApiserver
 from tests.story.product import eventually
 
+FILED = {
+    name: {"secret": f"tenantry-{name.lower().replace('_', '-')}", "key": "it"}
+    for name in json.loads((CHART / "values.schema.json").read_text())["properties"]["files"]["properties"]
+}
+"""Every setting that may be a file of a Secret, as one."""
+
 SHAPES: dict[str, dict[str, Any]] = {
     "default": {},
     "kind": values_of("values-kind.yaml"),
     "production": values_of("values-production.yaml"),
     "given certificate": {"apiserver": {"tls": {"from": "secret", "hasAuthority": False}}},
+    "files": {"files": FILED},
     "traced": {"settings": {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector.monitoring:4318"}},
 }
 OTHERS_KINDS = {"ServiceMonitor", "PrometheusRule", "Certificate", "Issuer"}
@@ -59,6 +67,15 @@ def pods(objects: list[Manifest]) -> Iterator[tuple[str, Manifest]]:
         template = spec.get("jobTemplate", {}).get("spec", spec).get("template")
         if template:
             yield each["metadata"]["name"], template
+
+
+def mounted(template: Manifest) -> Iterator[tuple[str, str]]:
+    """Which entries of which Secrets a Pod mounts."""
+    for volume in template["spec"]["volumes"]:
+        sources = [("secretName", volume.get("secret"))]
+        sources += [("name", each["secret"]) for each in volume.get("projected", {}).get("sources", ())]
+        for name, source in sources:
+            yield from ((source[name], item["key"]) for item in source["items"]) if source else ()
 
 
 @pytest.fixture(scope="module")
@@ -94,13 +111,13 @@ WITHOUT_VALUE = {
     "ALIVE_FILE": "given to workers and beat alone",
     "MIGRATION_DATABASE_URL": "given to bootstrap alone",
     "CORS_ALLOWED_ORIGINS": "none is what is secure; a list is the installation's own",
-    "EMAIL_URL": "none: nothing is sent; the installation's own, and it may hold a password",
+    "EMAIL_URL": "of files: the installation's own",
     "EMAIL_FROM": "of no use without EMAIL_URL",
     "WORKSPACE_LINKS": "none is the default; a list is the installation's own",
-    "ADMISSION_CONTROL_CONFIG_FILE": "a file that the installation has to mount",
+    "ADMISSION_CONTROL_CONFIG_FILE": "of files: the installation's own",
     "REQUEST_APPROVERS": "none is the default; a policy is the installation's own",
     "WEBHOOK_ALLOWED_NETWORKS": "none is what is secure",
-    "WEBHOOK_CA_FILE": "a file that the installation has to mount",
+    "WEBHOOK_CA_FILE": "of files: the installation's own",
     "OTEL_EXPORTER_OTLP_ENDPOINT": "none is the default: nothing is traced; the address of the installation's own collector",
     "API_REQUESTS_READS_IN_FULL": "by the number of cores where it is not given",
 }
@@ -147,9 +164,10 @@ def test_helm_finds_nothing_to_complain_of() -> None:
         {"portal": {"trustedProxies": ["*"]}},
         {"apiserver": {"url": "http://api.example.org"}},
         {"apiserver": {"tls": {"from": "letsencrypt"}}},
-        {"settings": {"SECRET_KEY": "in the open"}},
-        {"settings": {"DATABASE_URL": "postgresql://me:secret@host/db"}},
-        {"settings": {"OTEL_EXPORTER_OTLP_HEADERS": "key=secret"}},
+        {"settings": {"WEBHOOK_CA_FILE": "/nowhere"}},
+        {"files": {"LOG_LEVEL": {"secret": "it", "key": "it"}}},
+        {"files": {"EMAIL_URL": {"secret": "it"}}},
+        {"files": {"EMAIL_URL": "smtp://me:secret@host"}},
         {"image": {"digest": "latest"}},
         {"replicas": 2},
     ],
@@ -166,7 +184,8 @@ def test_manifests_name_only_what_there_is(name: str, secrets: list[Manifest]) -
     settings = (ROOT / "portal" / "settings.py").read_text()
     read = set(re.findall(r'(?:env\.\w+|_secret|_path)\(\s*"([A-Z_]+)"', settings))
     made = {each["metadata"]["name"]: set(each["data"]) for each in secrets}
-    given = {"tenantry-apiserver-tls": {"tls.crt", "tls.key", "ca.crt"}}  # cert-manager's, or one's own
+    given = {each["secret"]: {each["key"]} for each in SHAPES[name].get("files", {}).values()}
+    given["tenantry-apiserver-tls"] = {"tls.crt", "tls.key", "ca.crt"}  # cert-manager's, or one's own
     (configuration,) = (
         each["data"] for each in objects if each["kind"] == "ConfigMap" and "dashboard" not in each["metadata"]["name"]
     )
@@ -175,26 +194,108 @@ def test_manifests_name_only_what_there_is(name: str, secrets: list[Manifest]) -
             if container["image"].startswith("tenantry") or "/tenantry" in container["image"]:
                 for variable in {*configuration, *(each["name"] for each in container.get("env", ()))} - {"POD_IP"}:
                     assert {variable, variable.removesuffix("_FILE")} & read, variable
-        for volume in template["spec"]["volumes"]:
-            if "secret" in volume:
-                wanted = {item["key"] for item in volume["secret"]["items"]}
-                assert wanted <= {**made, **given}[volume["secret"]["secretName"]], part
+        for secret, key in mounted(template):
+            assert key in {**given, **made}[secret], part
 
 
 def test_only_who_needs_a_key_has_it() -> None:
     """No Pod has the authorities' keys, only bootstrap the owner of the tables, only workers the audit's signing key."""
     holders: dict[str, set[str]] = {}
     for part, template in pods(shape("production")):
-        for volume in template["spec"]["volumes"]:
-            source = volume.get("secret", {"secretName": "", "items": ()})
-            for item in source["items"]:
-                holders.setdefault(f"{source['secretName']}/{item['key']}", set()).add(part.split("-")[1])
+        for secret, key in mounted(template):
+            holders.setdefault(f"{secret}/{key}", set()).add(part.split("-")[1])
     assert not {"tenantry-keys/ca.key", "tenantry-keys/client-ca.key"} & set(holders)
     assert not any(key.startswith(("tenantry-authority", "tenantry-monitoring")) for key in holders)
     assert holders["tenantry-database/migration-url"] == {"bootstrap"}
     assert holders["tenantry-keys/audit-checkpoints.key"] == {"worker"}
     assert holders["tenantry-keys/portal-tokens.key"] == {"portal", "apiserver", "bootstrap"}
     assert holders["tenantry-apiserver-tls/tls.key"] == {"apiserver"}
+    assert holders["tenantry-email/url"] == {"portal", "worker"}
+    assert holders["tenantry-oidc/client-secret"] == {"portal"}
+
+
+def secret_settings() -> list[str]:
+    """Every setting that the product takes for a secret, and the URLs that hold passwords."""
+    found = set(re.findall(r'_secret\(\s*"([A-Z_]+)"', (ROOT / "portal" / "settings.py").read_text()))
+    headers = {"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"}
+    return sorted(found | headers | {"TENANTRY_SEALING_KEYS", "DATABASE_URL", "MIGRATION_DATABASE_URL", "REDIS_URL"})
+
+
+@pytest.mark.parametrize("name", secret_settings())
+def test_every_secret_setting_is_a_file_of_a_secret_and_stands_nowhere_else(name: str) -> None:
+    """The chart refuses it among the settings that everybody may read."""
+    with pytest.raises(helm_python.HelmError):
+        rendered({"settings": {name: "in the open"}})
+    objects = shape("files")
+    given = {
+        entry["name"]: entry["value"]
+        for _, template in pods(objects)
+        for entry in template["spec"]["containers"][0].get("env", ())
+        if "value" in entry
+    }
+    (settings,) = (each["data"] for each in objects if each["metadata"]["name"] == "tenantry-settings")
+    assert name not in {**given, **settings}
+    entries = {"SECRET_KEY": "secret-key", "TENANTRY_SEALING_KEY": "sealing-key", "METRICS_TOKEN": "metrics-token"}
+    key = entries.get(name.replace("SEALING_KEYS", "SEALING_KEY"))
+    held = {each for _, template in pods(objects) for each in mounted(template)}
+    assert f"{name}_FILE" in {**given, **settings} or ("tenantry-keys", key) in held
+
+
+@pytest.mark.parametrize("name", FILED)
+def test_a_file_is_mounted_where_its_setting_points(name: str) -> None:
+    readers = 0
+    for part, template in pods(shape("files")):
+        (container,) = template["spec"]["containers"]
+        variable = name if name.endswith("_FILE") else f"{name}_FILE"
+        given = {each["name"]: each.get("value") for each in container.get("env", ())}
+        held = (FILED[name]["secret"], "it") in set(mounted(template))
+        assert held == (variable in given), part
+        if held:
+            readers += 1
+            assert given[variable] == f"/etc/tenantry/files/{name}"
+            (at,) = (each for each in container["volumeMounts"] if each["name"] == "files")
+            assert (at["mountPath"], at["readOnly"]) == ("/etc/tenantry/files", True)
+    assert readers
+
+
+@pytest.mark.parametrize("name", [*SHAPES, "another's issuer"])
+def test_prometheus_asks_for_a_name_that_the_api_servers_certificate_has(name: str) -> None:
+    """And verifies it by the authority that has signed it."""
+    issued = {"apiserver": {"tls": {"from": "certManager", "issuer": {"name": "letsencrypt"}}}}
+    values = {**SHAPES.get(name, issued), "serviceMonitors": {"enabled": True}}
+    objects = flat(rendered(values))
+    (tls,) = (
+        each["spec"]["endpoints"][0]["tlsConfig"]
+        for each in objects
+        if (each["kind"], each["metadata"]["name"]) == ("ServiceMonitor", "tenantry-apiserver")
+    )
+    served = values.get("apiserver", {}).get("tls", {"from": "keys"})
+    if served["from"] == "keys":
+        (certificate,) = (each["data"]["server.crt"] for each in keys() if "server.crt" in each["data"])
+        read = x509.load_pem_x509_certificate(base64.b64decode(certificate))
+        names = read.extensions.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(
+            x509.DNSName
+        )
+    else:
+        named = [each["spec"]["dnsNames"] for each in objects if each["kind"] == "Certificate"]
+        names = named[0] if named else ["api.tenantry.example.org"]
+    assert tls["serverName"] in names
+    own = served["from"] == "keys" or (served["from"] == "certManager" and "issuer" not in served)
+    entry = "ca.crt" if served.get("hasAuthority", True) else "tls.crt"
+    wanted = ("tenantry-monitoring", "ca.crt") if own else ("tenantry-apiserver-tls", entry)
+    assert tls["ca"] == {"secret": {"name": wanted[0], "key": wanted[1]}}
+
+
+def test_mail_has_a_way_out_where_it_is_sent() -> None:
+    def policies(name: str) -> list[Manifest]:
+        return [each for each in shape(name) if each["metadata"]["name"] == "tenantry-mail"]
+
+    assert policies("default") == []
+    for name, ports in (("files", [25, 465, 587]), ("production", [587])):
+        (policy,) = policies(name)
+        (chosen,) = policy["spec"]["podSelector"]["matchExpressions"]
+        assert chosen["values"] == ["portal", "worker"]
+        assert [each["port"] for each in policy["spec"]["egress"][0]["ports"]] == ports
 
 
 def test_only_who_is_traced_speaks_to_a_collector() -> None:
@@ -271,7 +372,10 @@ def test_its_processes_run_as_the_manifests_say(tmp_path: Path) -> None:
     if urlsplit(os.environ["DATABASE_URL"]).hostname or not os.environ["REDIS_URL"].startswith("unix://"):
         pytest.skip("the given databases are on a network that Pods of this test have no way to")
     with migrated("chart") as database:
-        objects = [*shape("default"), *keys()]
+        values = {"files": {"EMAIL_URL": FILED["EMAIL_URL"]}, "portal": {"trustedProxies": ["127.0.0.1"]}}
+        values |= {"serviceMonitors": {"enabled": True}}
+        objects = [*flat(rendered(values)), *keys()]
+        objects.append(_secret(FILED["EMAIL_URL"]["secret"], {"it": "smtp+tls://me:secret@mail.example.org:587\n"}))
         name = urlsplit(database).path
         at = f"127.0.0.1:5432{name}"
         owner = urlsplit(os.environ[OWNER]).username
@@ -296,6 +400,10 @@ def test_its_processes_run_as_the_manifests_say(tmp_path: Path) -> None:
             node.start("beat-2", templates["beat"])
             eventually(lambda: node.get("https://127.0.0.1:6443/readyz")[0] == 200, every=1)
             eventually(lambda: node.get("http://127.0.0.1:8000/readyz")[0] == 200, every=1)
+            https = {"X-Forwarded-Proto": "https"}
+            assert "Forgot your password?" in node.get("http://127.0.0.1:8000/login/", headers=https)[1]
+            for monitor in (each for each in objects if each["kind"] == "ServiceMonitor"):
+                _scraped(node, monitor, tmp_path)
             for part in ("worker", "beat"):
                 look = templates[part]["spec"]["containers"][0]["livenessProbe"]["exec"]["command"]
                 eventually(lambda part=part, look=look: node.probe(part, look), every=1)
@@ -304,6 +412,30 @@ def test_its_processes_run_as_the_manifests_say(tmp_path: Path) -> None:
             node.processes[node.names.index("beat")].kill()
             eventually(lambda: HELD in node.log("beat-2"))
             _drains(node)
+
+
+def _scraped(node: Node, monitor: Manifest, folder: Path) -> None:
+    """Prometheus is told by what the monitor gives it, and nobody by less."""
+    (endpoint,) = monitor["spec"]["endpoints"]
+    tls, headers = None, {}
+
+    def entry(source: dict[str, str]) -> str:
+        return base64.b64decode(node.object("Secret", source["name"])["data"][source["key"]]).decode()
+
+    if endpoint.get("scheme") == "https":
+        given = endpoint["tlsConfig"]
+        sources = {"ca": given["ca"]["secret"], "certificate": given["cert"]["secret"], "key": given["keySecret"]}
+        for name, source in sources.items():
+            (folder / name).write_text(entry(source))
+        tls = Tls(server_name=given["serverName"], **{name: folder / name for name in sources})
+        url, counted = f"https://127.0.0.1:6443{endpoint['path']}", "apiserver_request_total"
+    else:
+        headers = {"Authorization": f"Bearer {entry(endpoint['authorization']['credentials'])}"}
+        url, counted = f"http://127.0.0.1:8000{endpoint['path']}", "tenantry_portal_requests_total"
+    status, text = node.get(url, headers=headers, tls=tls)
+    assert (status, counted in text) == (200, True), text[:1000]
+    status, text = node.get(url)
+    assert (status >= 400, counted in text) == (True, False), text[:1000]
 
 
 def _drains(node: Node) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import promql_parser
@@ -13,11 +16,21 @@ import yaml
 from django.test import Client
 
 from tests.apiserver import OwnApiserver
-from tests.deploy.rendering import MONITORING, ROOT, flat, rendered
+from tests.deploy.rendering import MONITORING, ROOT, Manifest, flat, rendered
 
 RULES = yaml.safe_load((MONITORING / "prometheus-rules.yaml").read_text())
 DASHBOARDS = sorted(MONITORING.glob("dashboard-*.json"))
 OF_PROMETHEUS = {"up"}
+OF_APISERVERS = (
+    *("apiserver_", "tenantry_store_", "tenantry_background_task_", "tenantry_event_loop_"),
+    "tenantry_tenant_requests_",
+)
+"""How the names of those metrics begin that API servers tell; the portals tell the others."""
+
+BY_PROMETHEUS = {"instance", "job", "namespace"}
+"""Labels that it puts to whatever it is told."""
+
+PROMTOOL = shutil.which("promtool")
 
 Rule = dict[str, Any]
 
@@ -32,22 +45,47 @@ def queries() -> Iterator[tuple[str, str]]:
     for rule in rules():
         yield rule.get("record") or rule["alert"], rule["expr"]
     for file in DASHBOARDS:
-        for panel in json.loads(file.read_text())["panels"]:
-            for target in panel["targets"]:
-                yield f"{file.name}: {panel['title']}", target["expr"]
+        yield from asked(file.name, json.loads(file.read_text()))
 
 
-def named(expression: str) -> set[tuple[str, frozenset[str]]]:
-    """The metrics that an expression asks for, each with the labels that it chooses by."""
-    found = set()
+def asked(name: str, board: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Every expression of a dashboard, with where it stands."""
+    for panel in board["panels"]:
+        for target in panel["targets"]:
+            yield f"{name}: {panel['title']}", target["expr"]
+
+
+def selectors(expression: str) -> list[tuple[str | None, dict[str, tuple[str, str]]]]:
+    """What an expression chooses: a metric, and by label how and what."""
+    found = []
 
     def look(node: Any) -> bool:
         if isinstance(node, promql_parser.VectorSelector):
-            found.add((node.name, frozenset(matcher.name for matcher in node.matchers.matchers)))
+            found.append((node.name, {each.name: (str(each.op), each.value) for each in node.matchers.matchers}))
         return True
 
     promql_parser.walk(promql_parser.parse(expression), look)
     return found
+
+
+def named(expression: str) -> set[tuple[str | None, frozenset[str]]]:
+    """The metrics that an expression asks for, each with the labels that it chooses by."""
+    return {(name, frozenset(labels)) for name, labels in selectors(expression)}
+
+
+def strangers(expression: str, **wanted: str) -> list[str | None]:
+    """The metrics of an expression that are chosen without being bound to exactly these labels' values."""
+    return [
+        name
+        for name, labels in selectors(expression)
+        if {label: labels.get(label) for label in wanted}
+        != {label: (str(promql_parser.MatchOp.Equal), value) for label, value in wanted.items()}
+    ]
+
+
+def belongs(metric: str) -> str:
+    """The part that tells a metric, or of which one is recorded."""
+    return "apiserver" if metric.startswith((*OF_APISERVERS, "tenantry:apiserver_")) else "portal"
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +125,7 @@ def test_every_metric_that_is_asked_for_is_told(told: dict[str, set[str]]) -> No
         for place, expression in queries()
         for metric, labels in named(expression)
         if metric not in recorded | OF_PROMETHEUS
-        and (metric not in told or (told[metric] and not labels <= told[metric] | {"instance"}))
+        and (metric not in told or (told[metric] and not labels <= told[metric] | BY_PROMETHEUS))
     }
     assert missing == set()
 
@@ -130,20 +168,110 @@ def test_dashboards_are_what_grafana_reads(file: Any) -> None:
     assert {panel["datasource"]["uid"] for panel in board["panels"]} == {"${datasource}"}
 
 
-def test_the_chart_brings_them_only_when_asked() -> None:
-    enabled = {"prometheusRules": {"enabled": True, "labels": {"release": "p"}}, "dashboards": {"enabled": True}}
-    made = {
+def test_every_expression_is_bound_to_our_jobs() -> None:
+    """A cluster's own API servers have series of the same names: none of theirs may count as ours."""
+    unbound = [
+        (place, metric)
+        for place, expression in queries()
+        for metric in {name for name, _ in selectors(expression)}
+        if metric in strangers(expression, job=f"tenantry-{belongs(str(metric))}")
+    ]
+    assert unbound == []
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "sum(rate(apiserver_request_total[5m]))",
+        'sum(rate(apiserver_request_total{job="apiserver"}[5m]))',
+        'sum(rate(apiserver_request_total{job=~"tenantry-apiserver"}[5m]))',
+        'sum(rate(apiserver_request_total{job!="tenantry-apiserver"}[5m]))',
+        'sum(rate(apiserver_request_total{job="tenantry-apiserver"}[5m])) / sum(rate(apiserver_request_total[5m]))',
+        'max_over_time(sum(rate(apiserver_request_total{code="500"}[5m]))[1h:1m])',
+    ],
+)
+def test_an_expression_that_is_not_bound_would_be_found(expression: str) -> None:
+    assert strangers(expression, job="tenantry-apiserver") == ["apiserver_request_total"]
+
+
+def enabled(**names: str) -> dict[str, Manifest]:
+    """What the chart brings of monitoring, by name."""
+    values = {"prometheusRules": {"enabled": True, "labels": {"release": "p"}}, "dashboards": {"enabled": True}}
+    return {
         each["metadata"]["name"]: each
-        for each in flat(rendered(enabled))
-        if "data" in each or "groups" in each.get("spec", {})
+        for each in flat(rendered(values, **names))
+        if each["kind"] == "PrometheusRule" or "dashboard" in each["metadata"]["name"]
     }
-    assert made["tenantry-rules"]["spec"]["groups"] == RULES["groups"]
+
+
+def test_the_chart_brings_them_only_when_asked() -> None:
+    made = enabled()
+    assert [group["name"] for group in made["tenantry-rules"]["spec"]["groups"]] == [
+        group["name"] for group in RULES["groups"]
+    ]
     assert made["tenantry-rules"]["metadata"]["labels"]["release"] == "p"
     for file in DASHBOARDS:
         name = file.stem.removeprefix("dashboard-")
         config = made[f"tenantry-dashboard-{name}"]
         assert config["metadata"]["labels"]["grafana_dashboard"] == "1"
-        assert json.loads(config["data"][f"tenantry-{name}.json"]) == json.loads(file.read_text())
+        board = json.loads(config["data"][f"tenantry-{name}.json"])
+        assert [panel["title"] for panel in board["panels"]] == [
+            panel["title"] for panel in json.loads(file.read_text())["panels"]
+        ]
     assert not any(
         "dashboard" in each["metadata"]["name"] or each["kind"] == "PrometheusRule" for each in flat(rendered())
     )
+
+
+def test_what_the_chart_brings_is_of_its_own_release_and_namespace() -> None:
+    """Two installations that one Prometheus and one Grafana watch have nothing in common."""
+    made = enabled(name="staging", namespace="second")
+    expressions = [
+        (rule.get("record") or rule["alert"], rule["expr"])
+        for group in made["staging-rules"]["spec"]["groups"]
+        for rule in group["rules"]
+    ]
+    for part in ("apiserver", "portal"):
+        board = json.loads(made[f"staging-dashboard-{part}"]["data"][f"tenantry-{part}.json"])
+        other = json.loads(enabled()[f"tenantry-dashboard-{part}"]["data"][f"tenantry-{part}.json"])
+        assert (board["uid"], board["title"]) != (other["uid"], other["title"])
+        assert len(board["uid"]) <= 40
+        expressions += asked(part, board)
+    assert len(expressions) == len(list(queries()))
+    for place, expression in expressions:
+        for metric in {str(name) for name, _ in selectors(expression)}:
+            bound = {"namespace": "second", "job": f"staging-{belongs(metric)}"}
+            assert metric not in strangers(expression, **bound), place
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool is missing")
+@pytest.mark.parametrize("whose", ["ours", "kube-apiserver's", "another installation's"])
+def test_prometheus_wakes_somebody_for_our_errors_alone(whose: str, tmp_path: Path) -> None:
+    """By Prometheus' own tool: a kube-apiserver that answers nothing but 500 is another's night."""
+    failing = {
+        "ours": 'job="tenantry-apiserver",namespace="tenantry"',
+        "kube-apiserver's": 'job="apiserver",namespace="default"',
+        "another installation's": 'job="tenantry-apiserver",namespace="elsewhere"',
+    }
+    series = [
+        {
+            "series": f'apiserver_request_total{{{labels},code="{500 if name == whose else 200}"}}',
+            "values": "0+600x120",
+        }
+        for name, labels in failing.items()
+    ]
+    alert = {
+        "exp_labels": {"severity": "critical", "job": "tenantry-apiserver", "namespace": "tenantry"},
+        "exp_annotations": next(rule for rule in rules() if rule.get("alert") == "TenantryApiserverErrorsFast")[
+            "annotations"
+        ],
+    }
+    told = {"eval_time": "90m", "alertname": "TenantryApiserverErrorsFast", "exp_alerts": [alert] * (whose == "ours")}
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(enabled()["tenantry-rules"]["spec"]))
+    test = {"interval": "1m", "input_series": series, "alert_rule_test": [told]}
+    (tmp_path / "test.yaml").write_text(yaml.safe_dump({"rule_files": ["rules.yaml"], "tests": [test]}))
+    for command in (("check", "rules", "rules.yaml"), ("test", "rules", "test.yaml")):
+        done = subprocess.run(
+            [str(PROMTOOL), *command], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr

@@ -112,6 +112,66 @@ envFrom:
     items: [{key: url, path: url}]
 {{- end }}
 
+{{/* Something where the API server's certificate is of the installation's own CA, which names the Service as well. */}}
+{{- define "tenantry.authority.own" -}}
+{{- $tls := .Values.apiserver.tls -}}
+{{- if or (eq $tls.from "keys") (and (eq $tls.from "certManager") (not $tls.issuer.name)) }}own{{ end -}}
+{{- end }}
+
+{{/* The entry of the certificate's Secret by which it is verified. */}}
+{{- define "tenantry.authority.key" -}}
+{{ .Values.apiserver.tls.hasAuthority | ternary "ca.crt" "tls.crt" }}
+{{- end }}
+
+{{/* Which parts read which file of `files`; what is no secret is read by its path, the others by NAME_FILE. */}}
+{{- define "tenantry.files.readers" -}}
+EMAIL_URL: [portal, worker]
+OIDC_RP_CLIENT_SECRET: [portal]
+AUDIT_CHECKPOINTS_TOKEN: [worker]
+OTEL_EXPORTER_OTLP_HEADERS: [portal, apiserver, worker]
+OTEL_EXPORTER_OTLP_TRACES_HEADERS: [portal, apiserver, worker]
+ADMISSION_CONTROL_CONFIG_FILE: [bootstrap, portal, apiserver, worker]
+AUTHORIZATION_POLICY_FILE: [portal, apiserver]
+AUTHORIZATION_WEBHOOK_CONFIG_FILE: [portal, apiserver]
+OIDC_OP_CA_FILE: [portal]
+WEBHOOK_CA_FILE: [worker]
+{{- end }}
+
+{{/* The files of `files` that a part reads, by setting. Takes a list: the root and the part. */}}
+{{- define "tenantry.files" -}}
+{{- $part := index . 1 -}}
+{{- $readers := fromYaml (include "tenantry.files.readers" .) -}}
+{{- range $name, $file := (index . 0).Values.files }}
+{{- if has $part (index $readers $name) }}
+{{ $name }}: {{ toJson $file }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "tenantry.files.environment" -}}
+{{- range $name, $_ := fromYaml (include "tenantry.files" .) }}
+- {name: {{ $name | trimSuffix "_FILE" }}_FILE, value: /etc/tenantry/files/{{ $name }}}
+{{- end }}
+{{- end }}
+
+{{- define "tenantry.files.mount" -}}
+{{- if fromYaml (include "tenantry.files" .) }}
+- {name: files, mountPath: /etc/tenantry/files, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- define "tenantry.files.volume" -}}
+{{- with fromYaml (include "tenantry.files" .) }}
+- name: files
+  projected:
+    defaultMode: 0440
+    sources:
+    {{- range $name, $file := . }}
+    - secret: {name: {{ $file.secret }}, items: [{key: {{ $file.key | quote }}, path: {{ $name }}}]}
+    {{- end }}
+{{- end }}
+{{- end }}
+
 {{- define "tenantry.checksum" -}}
 {{ include (print .Template.BasePath "/settings.yaml") . | sha256sum }}
 {{- end }}
