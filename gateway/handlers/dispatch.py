@@ -23,7 +23,7 @@ from gateway.handlers import (
 )
 from gateway.handlers.placednamespaces import forwarding
 from gateway.handlers.webhooks import serving as webhooks
-from gateway.http import indentation
+from gateway.http import indentation, websockets
 from gateway.http.errors import render
 from gateway.http.messages import COST_VALUES, Request, Response, Stream, TooHeavy
 from gateway.http.negotiation import require_acceptable, warning_headers
@@ -88,6 +88,8 @@ def _charge(runtime: Runtime, principal: Principal, info: RequestInfo, cost: int
 
 def _handle(runtime: Runtime, request: Request, recheck: Recheck) -> Awaitable[Response | Stream]:
     info = request.info
+    if websockets.is_wanted(request):
+        websockets.require_own_page(request)
     if info.is_resource:
         if is_for_cluster(info) and not runtime.placements.is_kept(info.cluster, info.namespace):
             return _where_it_is(runtime, request, recheck)
@@ -104,9 +106,18 @@ async def _where_it_is(runtime: Runtime, request: Request, recheck: Recheck) -> 
 
 
 def _here(runtime: Runtime, request: Request, recheck: Recheck) -> Awaitable[Response | Stream]:
+    if request.info.verb == "watch" and websockets.is_wanted(request):
+        return _over_websocket(runtime, request, recheck)
     if indentation.is_wanted(request.info.path, request.query, request.headers):
         return _indented(runtime, request, recheck)
     return _answer(runtime, request, recheck)
+
+
+async def _over_websocket(runtime: Runtime, request: Request, recheck: Recheck) -> Response | Stream:
+    agreed, write = websockets.handshake(request), request.write
+    request.write = lambda lines: write(websockets.framed(lines))
+    answer = await _answer(runtime, request, recheck)
+    return websockets.messages(answer, agreed, write) if isinstance(answer, Stream) else answer
 
 
 async def _indented(runtime: Runtime, request: Request, recheck: Recheck) -> Response | Stream:

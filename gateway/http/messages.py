@@ -26,6 +26,10 @@ def _cannot_write(_data: bytes) -> bool:
     return False
 
 
+class ClientLeft(Exception):
+    """The client of a stream has said that it goes: what is written is sent, and nothing more."""
+
+
 class TooHeavy(Exception):
     """The request would hold the event loop."""
 
@@ -234,8 +238,8 @@ class Stream:
 
     A ``StatusError`` out of ``chunks`` ends the connection without the answer's end, so that nobody takes what has come
     for the whole. With status 101 ``send`` is there, and takes what the client sends from then on; once the client has
-    ``gone`` it takes what is left without waiting for anybody. What is not ``long_running`` has to be taken in the time of
-    any answer.
+    ``gone`` it takes what is left without waiting for anybody. ``send`` raises ``ClientLeft``. What is not
+    ``long_running`` has to be taken in the time of any answer.
     """
 
     chunks: AsyncIterator[bytes]

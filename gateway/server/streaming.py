@@ -10,7 +10,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
-from gateway.http.messages import Stream
+from gateway.http.messages import ClientLeft, Stream
 from gateway.http.requestresponse import RequestResponseCycle
 from kube.requests.status import StatusError
 
@@ -29,11 +29,13 @@ async def pass_on(cycle: RequestResponseCycle, stream: Stream) -> None:
             async for chunk in chunks:
                 await cycle.write(chunk)
     except asyncio.CancelledError:
-        # Either the listener has found its client gone, and that is an end like another; or the server wants this task
+        # Either the listener has found its client gone or going, and that is an end like another; or the server wants this task
         # to end, which is none of ours to keep back.
         if not listener.ended:
             raise
         task.uncancel()
+        if not cycle.disconnected:
+            cycle.break_response()
     except StatusError:
         # The answer has begun, so no status can say it any more: to be cut off in the middle is what tells the client.
         cycle.break_response()
@@ -98,7 +100,7 @@ class _Listener:
             return
         self._feed = None
         error = feed.exception()
-        if error is not None:
+        if error is not None and not isinstance(error, ClientLeft):
             logger.error("what a client has sent cannot be handed on", exc_info=error)
         if error is not None or self._cycle.disconnected:
             self.ended = True

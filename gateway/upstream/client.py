@@ -176,6 +176,7 @@ class Upstream:
         *,
         token: str,
         audit_id: str,
+        long_running: bool = False,
         permit: Permit | None = None,
         tenant: str = "",
     ) -> Answer | Tunnel:
@@ -205,6 +206,8 @@ class Upstream:
         except BaseException:
             exchange.abort()
             raise
+        if long_running:
+            exchange.patience = None
         exchange.told = self._failure
         return Answer(exchange.status, incoming(answered), exchange.length, exchange)
 

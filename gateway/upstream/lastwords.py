@@ -10,13 +10,9 @@ from typing import Any, Final, Protocol
 import orjson
 
 from gateway.http.messages import Headers
+from gateway.http.websockets import BINARY, TEXT, closing, frame, head_size
 from kube.requests.status import StatusError
 
-_BINARY: Final = 2
-_CLOSE: Final = 8
-_POLICY: Final = 1008
-_REASON_MAX: Final = 123
-_LEFT_OUT: Final = " … ".encode()
 _FRAMES_MAX: Final = 512
 """Frames of one piece that are followed: each takes a turn of a loop, whatever its size."""
 _ERROR_CHANNEL: Final = b"\x03"
@@ -66,8 +62,7 @@ class WatchWords(_Lines):
 
     def say(self, error: StatusError) -> bytes:
         """See ``LastWords``."""
-        event: dict[str, Any] = {"type": "ERROR", "object": error.as_status()}
-        return orjson.dumps(event) + b"\n" if self._between else b""
+        return _event(error) if self._between else b""
 
 
 class LogWords(_Lines):
@@ -81,12 +76,16 @@ class LogWords(_Lines):
 
 
 class WebSocketWords:
-    """A WebSocket: a ``Status`` on the error channel where the subprotocol has one, and a close frame with the reason."""
+    """A WebSocket: a close frame with the reason.
 
-    __slots__ = ("_fragmented", "_frames", "_head", "_left", "_lost", "_subprotocol")
+    Before it a ``Status`` on the error channel where the subprotocol has one, or an event of type ERROR ``of_events``.
+    """
 
-    def __init__(self, subprotocol: bytes) -> None:
+    __slots__ = ("_fragmented", "_frames", "_head", "_left", "_lost", "_of_events", "_subprotocol")
+
+    def __init__(self, subprotocol: bytes, *, of_events: bool = False) -> None:
         self._subprotocol = subprotocol
+        self._of_events = of_events
         self._head = b""
         self._left = 0
         self._fragmented = False
@@ -102,10 +101,10 @@ class WebSocketWords:
                 self._left -= passed
                 position += passed
                 continue
-            lacking = _head_size(self._head) - len(self._head)
+            lacking = head_size(self._head) - len(self._head)
             self._head += data[position : position + lacking]
             position += lacking
-            if len(self._head) == _head_size(self._head):
+            if len(self._head) == head_size(self._head):
                 self._begin_payload()
 
     def say(self, error: StatusError) -> bytes:
@@ -114,8 +113,10 @@ class WebSocketWords:
             return b""
         words = b""
         if self._subprotocol in _WITH_ERROR_CHANNEL:
-            words = _frame(_BINARY, _ERROR_CHANNEL + orjson.dumps(error.as_status()))
-        return words + _frame(_CLOSE, _POLICY.to_bytes(2, "big") + _reason(error.message))
+            words = frame(BINARY, _ERROR_CHANNEL + orjson.dumps(error.as_status()))
+        elif self._of_events:
+            words = frame(TEXT, _event(error))
+        return words + closing(error.message)
 
     def _begin_payload(self) -> None:
         head, self._head = self._head, b""
@@ -127,12 +128,12 @@ class WebSocketWords:
             self._fragmented = not head[0] & 0x80
 
 
-def of_tunnel(headers: Headers) -> LastWords:
-    """The last words of what a 101 with these headers has led to."""
+def of_tunnel(headers: Headers, *, of_events: bool = False) -> LastWords:
+    """The last words of what a 101 with these headers has led to; ``of_events``, of a watch in JSON."""
     found = dict(headers)
     if found.get(b"upgrade") != b"websocket":
         return NoWords()
-    return WebSocketWords(found.get(b"sec-websocket-protocol", b""))
+    return WebSocketWords(found.get(b"sec-websocket-protocol", b""), of_events=of_events)
 
 
 def of_watch(media: bytes) -> LastWords:
@@ -140,29 +141,6 @@ def of_watch(media: bytes) -> LastWords:
     return WatchWords() if media.startswith(b"application/json") else NoWords()
 
 
-def _reason(message: str) -> bytes:
-    """As much as a close frame has room for: a refusal says first what it refuses, and last why."""
-    said = message.encode()
-    if len(said) <= _REASON_MAX:
-        return said
-    half = (_REASON_MAX - len(_LEFT_OUT)) // 2
-    return b"".join((_whole(said[:half]), _LEFT_OUT, _whole(said[-half:])))
-
-
-def _whole(text: bytes) -> bytes:
-    """Without the characters that a cut has left halves of."""
-    return text.decode(errors="ignore").encode()
-
-
-def _head_size(head: bytes) -> int:
-    """How many bytes the head of a frame has that begins like this; at least one more while nobody can tell."""
-    if len(head) < 2:
-        return 2
-    extended = {126: 2, 127: 8}.get(head[1] & 0x7F, 0)
-    return 2 + extended + (4 if head[1] & 0x80 else 0)
-
-
-def _frame(opcode: int, payload: bytes) -> bytes:
-    size = len(payload)
-    length = bytes([size]) if size < 126 else b"\x7e" + size.to_bytes(2, "big")
-    return bytes([0x80 | opcode]) + length + payload
+def _event(error: StatusError) -> bytes:
+    event: dict[str, Any] = {"type": "ERROR", "object": error.as_status()}
+    return orjson.dumps(event) + b"\n"

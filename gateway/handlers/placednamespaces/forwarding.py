@@ -20,6 +20,7 @@ from gateway.filters.standing import require_standing
 from gateway.handlers.placednamespaces import recording
 from gateway.handlers.placednamespaces.dryruns import Overtaken, Rehearsal, overtaken
 from gateway.handlers.placednamespaces.relaying import relay
+from gateway.http import websockets
 from gateway.http.messages import Headers, Request, Response, Stream
 from gateway.http.negotiation import content_type
 from gateway.process.runtime import Runtime
@@ -51,16 +52,23 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_.~/-]+")
 """What quoting leaves as it is, as nearly every path is: to ask once is cheaper than to quote each part."""
 
 
+def is_read_as_messages(request: Request) -> bool:
+    """Whether it is for a watch or a log over a WebSocket, which the cluster itself serves so."""
+    info = request.info
+    return info.is_long_running and not info.connects and websockets.is_wanted(request)
+
+
 async def forward(runtime: Runtime, request: Request, placement: Placement, recheck: Recheck) -> Response | Stream:
     """Pass an authorised request on to its cluster, and the answer back. Raises ``StatusError``, and what ``recheck`` does."""
     since, info = asyncio.get_running_loop().time(), request.info
     if not placement.is_active:
         raise ServiceUnavailable(f'the namespace "{info.namespace}" is not ready yet', retry_after=1)
     role = await role_of(runtime, request.principal, info, placement)
-    if info.verb in _READS and not info.connects:
-        answer: Answer | Tunnel | RecordedTunnel = await ask(
-            runtime, request, placement, role, follows=info.is_long_running
-        )
+    answer: Answer | Tunnel | RecordedTunnel
+    if is_read_as_messages(request):
+        answer = await _connect(runtime, request, placement, role, _as_of_a_page(request.raw_headers))
+    elif info.verb in _READS and not info.connects:
+        answer = await ask(runtime, request, placement, role, follows=info.is_long_running)
     else:
         permit = partial(require_standing, runtime, request.principal, recheck)
         answer = await _write(runtime, request, placement, role, permit)
@@ -220,9 +228,15 @@ async def ask(
 
 
 async def _connect(
-    runtime: Runtime, request: Request, placement: Placement, role: str, headers: Headers, *, permit: Permit
+    runtime: Runtime,
+    request: Request,
+    placement: Placement,
+    role: str,
+    headers: Headers,
+    *,
+    permit: Permit | None = None,
 ) -> Answer | Tunnel:
-    """The connection into a pod, or the cluster's answer in its place."""
+    """The connection into a pod, or that of a watch, or the cluster's answer in its place."""
     upstream, target = runtime.clusters.upstream(placement.cluster), target_of(request)
 
     async def attempt(token: str) -> Answer | Tunnel:
@@ -232,11 +246,17 @@ async def _connect(
             headers,
             token=token,
             audit_id=request.audit_id,
+            long_running=not request.info.connects,
             permit=permit,
             tenant=_holder(request),
         )
 
     return await _with_token(runtime, placement, upstream.cluster, role, attempt)
+
+
+def _as_of_a_page(headers: Headers) -> Headers:
+    """With the origin that kube-apiserver asks for where it serves watches, whoever it is: whose page it is was looked at here."""
+    return (*(pair for pair in headers if pair[0] != b"origin"), (b"origin", b"https://tenantry"))
 
 
 def room_for(runtime: Runtime, request: Request) -> Room:

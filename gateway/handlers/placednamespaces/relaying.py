@@ -55,7 +55,7 @@ async def relay(
         await _require_beginning(runtime, request, answer)
         agreed, answer.headers = answer.headers, ()
         standing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        chunks = _guarded(runtime, request, answer, of_tunnel(agreed), recheck, standing)
+        chunks = _guarded(runtime, request, answer, _words_of_tunnel(request, agreed), recheck, standing)
         return Stream(chunks, headers=agreed, status=101, send=partial(_send, answer, standing), gone=answer.let_go)
     media = next((value for name, value in answer.headers if name == _MEDIA), JSON)
     headers: Headers = (*(pair for pair in answer.headers if pair[0] != _MEDIA), *_NO_PAGE)
@@ -74,6 +74,12 @@ async def relay(
         words = of_watch(media) if info.verb == "watch" else LogWords()
     chunks = _guarded(runtime, request, replace(answer, headers=()), words, recheck)
     return Stream(chunks, media, headers, answer.status, long_running=info.is_long_running)
+
+
+def _words_of_tunnel(request: Request, agreed: Headers) -> LastWords:
+    # What of it a cluster writes is not told after a 101: JSON, unless something else was asked for.
+    accept = request.headers.get(b"accept", b"")
+    return of_tunnel(agreed, of_events=request.info.verb == "watch" and (not accept or b"json" in accept))
 
 
 async def _require_beginning(runtime: Runtime, request: Request, answer: Answer | Tunnel | RecordedTunnel) -> None:

@@ -15,6 +15,7 @@ from uvicorn.server import ServerState
 from access.requestlimits import TenantThrottle
 from gateway.filters.requestinfo import resolve
 from gateway.handlers.placednamespaces import recording
+from gateway.handlers.placednamespaces.forwarding import is_read_as_messages
 from gateway.handlers.placednamespaces.relaying import relay
 from gateway.http.bodies import read_body
 from gateway.http.errors import as_status_error, render
@@ -96,13 +97,18 @@ class Door:
 
             async def connect(sent: Headers) -> Answer | Tunnel:
                 return await self.upstream.upgrade(
-                    cycle.method, target, sent, token=self.token, audit_id=pipeline.audit_id
+                    cycle.method,
+                    target,
+                    sent,
+                    token=self.token,
+                    audit_id=pipeline.audit_id,
+                    long_running=not info.connects,
                 )
 
             if info.connects and self.recorded is not None:
                 self.runtime.recordings, placement = self.recorded
                 answer = await recording.connect(self.runtime, request, placement, connect)  # type: ignore[arg-type]
-            elif info.connects:
+            elif info.connects or is_read_as_messages(request):
                 answer = await connect(pairs)
             else:
                 answer = await self.upstream.request(

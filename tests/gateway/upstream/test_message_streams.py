@@ -1,0 +1,118 @@
+"""Watches and logs over WebSockets through the door: the cluster's own messages, until the right to them ends (GW4, GW5)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gateway.http.websockets import TEXT, frame, framed
+from tests.gateway.upstream.door import SUSPENDED
+from tests.gateway.upstream.rawcluster import Visit
+from tests.gateway.upstream.test_streams import (
+    CHUNKED,
+    LOG,
+    PODS,
+    SWITCH,
+    WATCH,
+    chunk,
+    ended,
+    opened,
+    silent,
+    until,
+)
+
+ASKED = ("Connection: keep-alive, Upgrade", "Upgrade: websocket")
+BINARY = (*ASKED, "Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io.c2VjcmV0, binary.k8s.io")
+PLAIN = SWITCH % (b"websocket", b"")
+OF_BYTES = SWITCH % (b"websocket", b"Sec-WebSocket-Protocol: binary.k8s.io\r\n")
+FAREWELL = b"\x88" + bytes([2 + len(SUSPENDED.message)]) + b"\x03\xf0" + SUSPENDED.message.encode()
+EVENT = framed(b'{"type":"ADDED"}\n')
+
+
+@pytest.mark.parametrize(("path", "headers"), [(WATCH, ASKED), (LOG, BINARY), (f"{PODS}/web/log", ASKED)])
+async def test_the_cluster_is_asked_for_messages_and_they_pass(path: str, headers: tuple[str, ...]) -> None:
+    heard: dict[bytes, bytes] = {}
+
+    async def behave(visit: Visit) -> None:
+        heard.update((await visit.request())[1])
+        await visit.say((OF_BYTES if headers is BINARY else PLAIN) + EVENT)
+        assert await visit.reader.readexactly(6) == b"\x88\x80abcd"
+        await visit.say(b"\x88\x00")
+
+    async with opened(behave) as (door, client):
+        client.ask(path, *headers)
+        line, answered = await client.head()
+        assert line == b"HTTP/1.1 101 Switching Protocols"
+        assert answered[b"upgrade"] == b"websocket"
+        assert await client.reader.readexactly(len(EVENT)) == EVENT
+        assert len(door.streams) == 1
+        assert not door.streams.into_pods
+        client.writer.write(b"\x88\x80abcd")
+        assert await client.reader.read() == b"\x88\x00"
+        await until(lambda: len(door.streams) == 0)
+    assert heard[b"upgrade"] == b"websocket"
+    assert heard.get(b"sec-websocket-protocol") == (b"binary.k8s.io" if headers is BINARY else None)
+
+
+async def test_a_watch_ends_with_an_event_and_a_close_frame() -> None:
+    said = await ended(silent(PLAIN, EVENT), WATCH, *ASKED, first=len(EVENT))
+    assert said.endswith(FAREWELL)
+    size = int.from_bytes(said[2:4], "big")
+    assert said[:2] == b"\x81\x7e"
+    event = json.loads(said[4 : 4 + size])
+    assert (event["type"], event["object"]["message"]) == ("ERROR", SUSPENDED.message)
+    assert said[4 + size :] == FAREWELL
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"), [(LOG, ()), (WATCH, ("Accept: application/vnd.kubernetes.protobuf;stream=watch",))]
+)
+async def test_what_is_no_json_ends_with_a_close_frame_alone(path: str, headers: tuple[str, ...]) -> None:
+    begun = b"\x82\x02hi"
+    assert await ended(silent(PLAIN, begun), path, *ASKED, *headers, first=len(begun)) == FAREWELL
+
+
+async def test_nothing_is_said_within_a_message() -> None:
+    assert await ended(silent(PLAIN, EVENT[:9]), WATCH, *ASKED, first=9) == b""
+
+
+async def test_a_cluster_that_does_not_switch_is_streamed_as_it_answers() -> None:
+    """However long it has nothing to say."""
+
+    async def behave(visit: Visit) -> None:
+        await visit.request()
+        await visit.say(CHUNKED % b"application/json" + chunk(b'{"type":"ADDED"}\n'))
+        await visit.reader.read()
+
+    async with opened(behave) as (door, client):
+        client.ask(WATCH, *ASKED)
+        assert (await client.head())[0] == b"HTTP/1.1 200 OK"
+        assert await client.chunk() == b'{"type":"ADDED"}\n'
+        (connection,) = door.upstream._open
+        assert connection._exchange is not None
+        assert connection._exchange.patience is None
+        door.suspend()
+        assert json.loads(await client.chunk())["type"] == "ERROR"
+
+
+async def test_reading_over_a_websocket_is_no_shell() -> None:
+    """Another protocol than WebSocket is not read by: it is an ordinary watch."""
+
+    async def behave(visit: Visit) -> None:
+        _, headers, _ = await visit.request()
+        assert b"upgrade" not in headers
+        await visit.say(CHUNKED % b"application/json" + chunk(b"{}\n") + b"0\r\n\r\n")
+
+    async with opened(behave) as (_, client):
+        client.ask(WATCH, "Connection: Upgrade", "Upgrade: SPDY/3.1")
+        assert (await client.head())[0] == b"HTTP/1.1 200 OK"
+        assert await client.reader.read() == b"{}\n"
+
+
+@pytest.mark.parametrize("size", [0, 125, 126, 65_535, 65_536])
+def test_a_message_says_how_long_it_is(size: int) -> None:
+    message = frame(TEXT, b"x" * size)
+    head = message[: len(message) - size]
+    assert len(head) == (2 if size < 126 else 4 if size < 65_536 else 10)
+    assert (head[1] if size < 126 else int.from_bytes(head[2:], "big")) == size
