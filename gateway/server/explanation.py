@@ -20,6 +20,7 @@ from access.authorization.modes.node import NodeGraphs, nodes_that_may
 from access.authorization.modes.rbac import PolicyCache
 from access.authorization.tenancy.grants import TenantPolicies
 from access.authorization.tenancy.placednamespaces import STEP as PLACED
+from access.authorization.tenancy.placednamespaces import Accounts, KeptAccounts
 from access.authorization.tenancy.suspension import freeze_reason, suspended_tenants, suspension_reason
 from gateway.resources.kinds import Catalogs
 from gateway.server.questiondeadlines import OBJECTS_MAX, heed, too_long
@@ -132,6 +133,16 @@ def state_of(cluster: str) -> State:
     objects = store.settled(lambda: TenantPolicies(store).in_force(cluster))
     file = settings.AUTHORIZATION.policy_file
     return State(policies, objects, PolicyFile(file).policies if file is not None else ())
+
+
+def accounts_in(cluster: str, namespace: str) -> Accounts | None:
+    """What the accounts of a placed namespace hold; ``None`` for a stored one. Raises ``BadRequest`` as ``state_of``."""
+    if not is_valid(cluster):
+        raise BadRequest("There is no such logical cluster.")
+    if not namespace or not is_tenant_space(cluster):
+        return None
+    store = Snapshot(cluster)
+    return store.settled(lambda: KeptAccounts(store, PolicyCache(store)).of(cluster, namespace))
 
 
 def permitted(principal: Principal, cluster: str, asked: Sequence[Attributes]) -> tuple[bool, ...]:

@@ -163,17 +163,9 @@ def placed_rights(rbac: ClusterRbac) -> dict[tuple[str, str], dict[str, Any]]:
         found["rolebindings", name] = {"roleRef": _role(name), "subjects": groups}
     used, room = set(), _Room(BYTES_MOST)
     for binding in _bounded(rbac.bindings):
-        role = rbac.cluster_roles.get(binding.role) if binding.role_kind == "ClusterRole" else None
-        name = f"{PREFIX}{role}" if role else binding.role
-        users = [subject.name.removeprefix(PREFIX) for subject in binding.subjects if subject.kind == "User"]
-        subjects = [
-            {"apiGroup": GROUP, "kind": "User", "name": user} for user in users if user and not user.startswith(_SYSTEM)
-        ]
-        if not subjects or (binding.role_kind != "Role" and role is None) or (not role and name.startswith(PREFIX)):
-            continue
-        said = {"roleRef": _role(name), "subjects": subjects}
-        if room.holds(said):
-            used.add(name)
+        said = kept_binding(binding, rbac.cluster_roles)
+        if said is not None and room.holds(said):
+            used.add(said["roleRef"]["name"])
             found["rolebindings", binding.name] = said
     for own in _bounded(rbac.roles):
         # Those that nobody here is bound to say nothing.
@@ -182,6 +174,19 @@ def placed_rights(rbac: ClusterRbac) -> dict[tuple[str, str], dict[str, Any]]:
             if room.holds(said):
                 found["roles", own.name] = said
     return found
+
+
+def kept_binding(binding: Binding, cluster_roles: Mapping[str, str]) -> dict[str, Any] | None:
+    """What counts of a RoleBinding of a cluster, without metadata; ``None`` for one that gives nobody here anything."""
+    role = cluster_roles.get(binding.role) if binding.role_kind == "ClusterRole" else None
+    name = f"{PREFIX}{role}" if role else binding.role
+    users = [subject.name.removeprefix(PREFIX) for subject in binding.subjects if subject.kind == "User"]
+    subjects = [
+        {"apiGroup": GROUP, "kind": "User", "name": user} for user in users if user and not user.startswith(_SYSTEM)
+    ]
+    if not subjects or (binding.role_kind != "Role" and role is None) or (not role and name.startswith(PREFIX)):
+        return None
+    return {"roleRef": _role(name), "subjects": subjects}
 
 
 class _Room:

@@ -13,7 +13,11 @@ from gateway.server.judging import PATCH_TYPES, STRATEGIC, Sent
 from gateway.server.questiondeadlines import heed
 from kube.authentication.identity import SERVICE_ACCOUNT_PREFIX
 from kube.authorization import whatif
-from kube.authorization.rbac import GROUP, Attributes, Rule
+from kube.authorization.leastrole import WorkspaceRoles
+from kube.authorization.placedrights import PREFIX, kept_binding
+from kube.authorization.placedrules import held_in_placed
+from kube.authorization.rbac import GROUP, Attributes, Rule, binding_from
+from kube.authorization.rbacindex import PolicyIndex
 from kube.authorization.whatif import Effect
 from kube.authorization.whocan import Holder
 from kube.requests.decoding import decode_yaml
@@ -25,6 +29,8 @@ from portal.access.questionlimits import question
 from portal.database.scopes import everything
 from store import synchronous
 from store.types import Key
+from tenants.clusters.objects import roles_on
+from tenants.models import Cluster
 
 MANIFEST_MAX: Final = 256 * 1024
 
@@ -55,7 +61,37 @@ def what_if(*, actor: Actor, cluster: str, manifest: Mapping[str, Any], delete: 
         raise BadRequest("The object needs a name.")
     state = explanation.state_of(cluster)
     opened = (*state.lines, *state.objects)
-    return whatif.effects(manifest, cluster, state.policies.local, opened, delete=delete, heed=heed)
+    placed = explanation.accounts_in(cluster, str(metadata.get("namespace") or ""))
+    if placed is None:
+        return whatif.effects(manifest, cluster, state.policies.local, opened, delete=delete, heed=heed)
+    kept = manifest if delete else _as_kept(manifest, placed.cluster, state.policies.local)
+    found = whatif.effects(kept, cluster, state.policies.local, opened, delete=delete, heed=heed) if kept else ()
+    return tuple(each for effect in found if (each := _within(effect, placed.roles)).gains or each.losses)
+
+
+def _as_kept(manifest: Mapping[str, Any], cluster: str, index: PolicyIndex) -> Mapping[str, Any] | None:
+    """A Role or RoleBinding of a placed namespace as it counts here; ``None`` for one that gives nobody anything."""
+    metadata = manifest["metadata"]
+    if str(metadata["name"]).startswith(PREFIX):
+        return None
+    if manifest.get("kind") != "RoleBinding":
+        return manifest
+    row = Cluster.objects.filter(name=cluster).first()
+    names = {name: role for role, name in roles_on(row).items()} if row is not None else {}
+    said = kept_binding(binding_from(manifest), names)
+    if said is None:
+        return None
+    role = said["roleRef"]["name"]
+    if index.rules_of("Role", str(metadata["namespace"]), role) is None:
+        raise BadRequest(
+            f"What the Role {role} gives is its cluster's to say, and known here once somebody is bound to it."
+        )
+    return {**manifest, **said}
+
+
+def _within(effect: Effect, roles: WorkspaceRoles) -> Effect:
+    gains, losses = (held_in_placed(roles, "", rules, ())[0] for rules in (effect.gains, effect.losses))
+    return effect._replace(gains=gains, losses=losses)
 
 
 @question

@@ -16,10 +16,13 @@ from gateway.server import explanation
 from kube.authentication.identity import AUTHENTICATED, MASTERS, Principal, account_groups
 from kube.authorization.rbac import Attributes, Rule
 from kube.requests.logicalclusters import space_of
+from kube.requests.status import BadRequest
+from portal.access.queries import what_if
 from tenants.models import Role
-from tests.gateway.callers import eventually
+from tests.gateway.callers import config_map, eventually
 from tests.gateway.placed.conftest import GROUPS, STANDING_IN, Door, speaking
 from tests.speaking import Answer, Speaker
+from tests.tenants.conftest import actor_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -237,3 +240,39 @@ def holds(principal: Principal, holders: Any) -> bool:
         ):
             return True
     return False
+
+
+def test_what_if_says_what_a_binding_there_will_give(new_standing_door: Callable[..., Door]) -> None:
+    """Before it is written, in the words of the cluster's roles, and no more than its accounts hold."""
+    door = new_standing_door()
+    owner, viewer = door.person("olga", Role.OWNER), door.person("vera", Role.VIEWER)
+    namespace = door.place(owner, on=STANDING_IN)
+    email, actor = f"vera@{door.name}.test", actor_of(door.tenant.memberships.get(role=Role.OWNER).user)
+    path = f"/apis/{RBAC}/v1/namespaces/{namespace}/rolebindings"
+
+    def asked(role: str, kind: str = "ClusterRole") -> dict[str, Any]:
+        return {
+            "apiVersion": f"{RBAC}/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": "b", "namespace": namespace},
+            "roleRef": {"apiGroup": RBAC, "kind": kind, "name": role},
+            "subjects": [{"apiGroup": RBAC, "kind": "User", "name": f"tenantry:{email}"}],
+        }
+
+    def gained(manifest: dict[str, Any]) -> list[tuple[str, Rule]]:
+        effects = what_if(actor=actor, cluster=space_of(door.name), manifest=manifest)
+        return [(effect.name, rule) for effect in effects for rule in effect.gains]
+
+    # Kubernetes' own role is no role of workspaces: it gives nothing at the door.
+    assert gained(asked("edit")) == gained({**asked("tenantry-tenant-edit"), "subjects": []}) == []
+    with pytest.raises(BadRequest):
+        gained(asked("unknown", "Role"))
+    foreseen = gained(asked("tenantry-tenant-edit"))
+    creates = Attributes("create", "", "configmaps", "", namespace)
+    assert {name for name, _ in foreseen} == {email}
+    assert any(rule.allows(creates) for _, rule in foreseen)
+    assert not any(rule.allows(creates._replace(resource="pods/proxy", subresource="proxy")) for _, rule in foreseen)
+    maps = f"/api/v1/namespaces/{namespace}/configmaps"
+    assert viewer.post(maps, config_map("a")).status == 403
+    assert owner.post(path, asked("tenantry-tenant-edit")).status == 201
+    door.until(lambda: viewer.post(maps, config_map("a")).status in (201, 409))
