@@ -35,6 +35,7 @@ from store.interface import Reader
 from store.types import Key
 
 STEP: Final = "placed-namespaces"
+_LEAST: Final = ACCOUNT_ROLES[0]
 _KNOWN_MAX: Final = 4096
 _STORED: Final = no_opinion(STEP, "not in a namespace on a cluster")
 _COVERED: Final = no_opinion(STEP, "an account of the workspace covers it, and the user may have it")
@@ -64,17 +65,12 @@ class KeptAccounts:
 
     def __init__(self, store: Reader, policies: PolicyCache) -> None:
         self._store = store
-        self._policies = policies
+        self.policies = policies
         self._known: OrderedDict[tuple[str, str], tuple[tuple[Role, ...], WorkspaceRoles]] = OrderedDict()
-
-    def are_there(self, cluster: str, namespace: str) -> bool | None:
-        """Whether a namespace may have any, without waiting; ``None`` where the RBAC around it is not compiled."""
-        policies = self._policies.cached_policies_for(cluster)
-        return None if policies is None else (namespace, ACCOUNT_ROLES[0]) in policies.local.roles
 
     async def of(self, cluster: str, namespace: str) -> Accounts | None:
         """Those of a namespace; ``None`` for a stored one, and where nothing is kept yet."""
-        kept = self._kept((await self._policies.policies_for(cluster)).local, namespace)
+        kept = self._kept((await self.policies.policies_for(cluster)).local, namespace)
         if kept is None:
             return None
         # Anybody may give a Role of theirs such a name: what is placed the Namespace says.
@@ -110,6 +106,7 @@ class PlacedNamespaces:
     def __init__(self, accounts: KeptAccounts, rest: Rest) -> None:
         self._accounts = accounts
         self._rest = rest
+        self._policies_for = accounts.policies.cached_policies_for
 
     def applies_to(self, *, operator: bool, cluster_kind: ClusterKind) -> bool:  # noqa: ARG002
         """Only in tenants' spaces."""
@@ -117,9 +114,8 @@ class PlacedNamespaces:
 
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
         """DENY what no account covers, or none of the user's; otherwise no opinion."""
-        decision = self._of_stored(request)
-        if decision is not None:
-            return decision
+        if not is_judged(request):
+            return _STORED
         accounts = await self._accounts.of(request.cluster, request.namespace)
         if accounts is None:
             return _STORED
@@ -132,12 +128,11 @@ class PlacedNamespaces:
 
     def decide(self, principal: Principal, request: RequestInfo) -> Decision | None:  # noqa: ARG002
         """The same without waiting, about what is certainly in no placed namespace: nearly every request."""
-        return self._of_stored(request)
-
-    def _of_stored(self, request: RequestInfo) -> Decision | None:
-        if not request.namespace or self._accounts.are_there(request.cluster, request.namespace) is False:
+        namespace = request.namespace
+        if not namespace:
             return _STORED
-        return None if is_judged(request) else _STORED
+        policies = self._policies_for(request.cluster)
+        return None if policies is None or (namespace, _LEAST) in policies.local.roles else _STORED
 
     async def rules_for(self, principal: Principal, cluster: str, namespace: str) -> RuleSet:
         """In a placed namespace, all that the steps after it leave: as far as the accounts go."""

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gateway.server import explanation
-from kube.authentication.identity import AUTHENTICATED, MASTERS, Principal, account_groups
+from kube.authentication.identity import AUTHENTICATED, HOME_EXTRA, MASTERS, TENANT_EXTRA, Principal, account_groups
 from kube.authorization.rbac import Attributes, Rule
 from kube.requests.logicalclusters import space_of
 from kube.requests.status import BadRequest
@@ -71,16 +71,28 @@ class Somebody:
 
     def may(self, asked: Attributes) -> tuple[bool, str]:
         """What a review of oneself says, and why."""
-        part = asked.subresource
-        attributes = {
-            "namespace": asked.namespace, "verb": asked.verb, "group": asked.group, "name": asked.name,
-            "resource": asked.resource.partition("/")[0], "subresource": part,
-        }  # fmt: skip
-        answer = self.ask("POST", f"{REVIEWS}/selfsubjectaccessreviews", {"spec": {"resourceAttributes": attributes}})
+        answer = self.ask(
+            "POST", f"{REVIEWS}/selfsubjectaccessreviews", {"spec": {"resourceAttributes": attributes_of(asked)}}
+        )
         if answer.status == 403:
             return False, "the wall"
         assert answer.status == 201, answer.body
         return answer.body["status"]["allowed"], answer.body["status"].get("reason", "")
+
+    def may_another(self, who: Principal, asked: Attributes, kind: str) -> bool:
+        """What a review of another says."""
+        place = f"/namespaces/{asked.namespace}" if kind.startswith("local") else ""
+        extra = {TENANT_EXTRA: [str(who.tenant)], **({HOME_EXTRA: [who.cluster]} if who.cluster else {})}
+        spec = {
+            "user": who.name,
+            "groups": list(who.groups),
+            "extra": extra,
+            "resourceAttributes": attributes_of(asked),
+        }
+        body = {"metadata": {"namespace": asked.namespace} if place else {}, "spec": spec}
+        answer = self.ask("POST", f"{REVIEWS}{place}/{kind}", body)
+        assert answer.status == 201, answer.body
+        return bool(answer["status"]["allowed"])
 
     def rules(self, namespace: str) -> tuple[list[Rule], bool]:
         answer = self.ask("POST", f"{REVIEWS}/selfsubjectrulesreviews", {"spec": {"namespace": namespace}})
@@ -96,6 +108,17 @@ class Somebody:
             )
             for rule in status["resourceRules"]
         ], not status["incomplete"]
+
+
+def attributes_of(asked: Attributes) -> dict[str, str]:
+    return {
+        "namespace": asked.namespace,
+        "verb": asked.verb,
+        "group": asked.group,
+        "name": asked.name,
+        "resource": asked.resource.partition("/")[0],
+        "subresource": asked.subresource,
+    }
 
 
 def request_of(version: str, resource: str, verb: str, namespace: str) -> tuple[str, str, Any, str]:
@@ -182,17 +205,27 @@ def everybody(door: Door, others: Door) -> Iterator[Somebody]:
         authenticator="test",
     )
     yield Somebody("another-tenants-owner", speaking(stranger, prefix), principal)
+    guest = f"guest@{others.name}.test"
+    spec = {"tenant": others.name, "user": guest, "resource": "*", "apiGroup": "*", "namespace": "*"}
+    policy = {"apiVersion": "abac.authorization.kubernetes.io/v1beta1", "kind": "Policy", "spec": spec}
+    path = f"{prefix}/apis/abac.authorization.kubernetes.io/v1beta1/policies"
+    assert admin.post(path, {**policy, "metadata": {"name": "guest"}}).status == 201
+    # What somebody is in their own tenant is nothing here.
+    groups = (GROUPS[Role.VIEWER],)
+    principal = Principal(name=guest, groups=(*groups, AUTHENTICATED), tenant=others.name, authenticator="test")
+    yield Somebody("guest", speaking(others.server.user(others.name, guest, *groups), prefix), principal)
     principal = Principal(name="admin", groups=(MASTERS, AUTHENTICATED), tenant="system", authenticator="test")
     yield Somebody("operator", speaking(admin, prefix), principal)
 
 
 def test_reviews_lists_explanations_and_holders_say_what_the_door_does(new_standing_door: Callable[[], Door]) -> None:
-    """Of nine kinds of callers, eight verbs and forty kinds, named and not; each refusal says why in the review's words."""
+    """Of eleven kinds of callers, eight verbs and forty kinds, named and not; each refusal says why in the review's words."""
     door, others = new_standing_door(), new_standing_door()
     namespace = door.place(door.person("olga", Role.OWNER), on=STANDING_IN)
     asked = list(questions(namespace))
     space = space_of(door.name)
     people = list(everybody(door, others))
+    operator = people[-1]
     holders = {attributes: explanation.holders(space, attributes) for attributes, _ in asked}
     differences, allowed = [], {}
     for somebody in people:
@@ -212,6 +245,10 @@ def test_reviews_lists_explanations_and_holders_say_what_the_door_does(new_stand
                 "explain": explained,
                 "who can": held,
             }
+            if attributes.verb in ("get", "create") and "/" not in attributes.resource:
+                # Two more ways to ask, about somebody else.
+                for kind in ("subjectaccessreviews", "localsubjectaccessreviews"):
+                    answers[kind] = operator.may_another(somebody.principal, attributes, kind)
             if set(answers.values()) != {passes}:
                 differences.append((somebody.called, attributes.verb, attributes.resource, answer.status, answers, why))
             if not passes and "placed-namespaces" in why:
@@ -222,7 +259,10 @@ def test_reviews_lists_explanations_and_holders_say_what_the_door_does(new_stand
     assert 0 < allowed["viewer"] < allowed["editor"] < allowed["admin"] == allowed["owner"], allowed
     assert allowed["another-tenants-owner"] == allowed["member-without-a-grant"] == 0, allowed
     assert allowed["viewer"] < allowed["bound-to-edit"] <= allowed["admin"], allowed
-    assert min(allowed["operator"], allowed["account"], allowed["bound-to-everything"]) > allowed["viewer"], allowed
+    assert (
+        min(allowed["operator"], allowed["account"], allowed["guest"], allowed["bound-to-everything"])
+        > allowed["viewer"]
+    ), allowed
 
 
 def holds(principal: Principal, holders: Any) -> bool:

@@ -436,6 +436,36 @@ async def test_what_is_kept_of_a_clusters_rbac_is_bounded_in_bytes(database: str
     assert sum(kept.values()) < 2 * 1024 * 1024
 
 
+async def test_what_an_operator_opens_to_workspaces_later_is_kept_as_well(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GW19: of namespaces that are there already, without any change of theirs."""
+    monkeypatch.setattr(rights, "LOOK_SECONDS", 0.01)
+
+    def quiet(path: str) -> Any:
+        return None if "watch=true" in path else list_of()
+
+    async with following(database, quiet, quiet) as there:
+
+        async def kept() -> Any:
+            stored = await there.store.get(Key(SPACE, GROUP, "roles", next(iter(NAMESPACES)), "tenantry:viewer"))
+            return orjson.loads(stored.data)["rules"] if stored is not None else None
+
+        async def opened() -> bool:
+            return bool(await kept())
+
+        async with at_work(PlacedRights(there.store, there, database).run()):
+            there._roles = WorkspaceRoles.of({}, {})
+
+            async def empty() -> bool:
+                return await kept() == []
+
+            await there.until(empty)
+            there._roles = WorkspaceRoles.of({"viewer": [Rule(("get",), ("example.org",), ("widgets",))]}, {})
+            await there.until(opened)
+            assert await kept() == [Rule(("get",), ("example.org",), ("widgets",)).as_dict()]
+
+
 async def test_a_cluster_that_never_says_which_hosts_it_has_keeps_nobody_waiting(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
