@@ -20,7 +20,8 @@ from access.admission.chain import AdmissionChain
 from access.admission.dynamic.webhooks import MutatingAdmissionWebhook, ValidatingAdmissionWebhook
 from access.authorization.chain import AuthorizationChain
 from access.tenantlimits import StoredBounds
-from gateway.handlers import patching, subresources, writing
+from gateway.handlers import deleting, patching, subresources, writing
+from gateway.handlers.deleting import DeleteOptions
 from gateway.handlers.writing import attributes_of, candidate_of, prepare_new
 from gateway.http.messages import JSON, Request, TooHeavy
 from gateway.http.negotiation import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
@@ -36,10 +37,10 @@ from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision, Verdict
 from kube.quota.limitranges import with_defaults
 from kube.requests.requestinfo import RequestInfo
-from kube.requests.status import BadRequest, StatusError
+from kube.requests.status import BadRequest, NotFound, StatusError
 from store import synchronous
 from store.interface import Store
-from store.types import Key
+from store.types import Key, Range
 from tenants.clusters.objects import limit_range
 from tenants.models import Workspace
 
@@ -53,9 +54,15 @@ ELSEWHERE: Final = Decision(
 )
 """Of changes in placed namespaces: the door may be asked for a dry run."""
 _TOO_MUCH: Final = Decision(Verdict.NO_OPINION, STEP, "too much to be tried here: send it with --dry-run=server")
+NOT_THERE: Final = Decision(
+    Verdict.NO_OPINION, STEP, "there is nothing of the name, so that nothing refuses its deletion"
+)
 _PODS: Final = ("", "pods")
+_NAMESPACES: Final = ("", "namespaces")
 _PARTS: Final = frozenset({"scale", "status"})
 _BODIES: Final = frozenset({"create", "update", "patch"})
+DELETIONS: Final = frozenset({"delete", "deletecollection"})
+"""Verbs that need nothing sent to be judged."""
 
 STRATEGIC: Final = "strategic"
 PATCH_TYPES: Final = {STRATEGIC: STRATEGIC_PATCH, "merge": MERGE_PATCH, "json": JSON_PATCH, "apply": APPLY_PATCH}
@@ -80,16 +87,23 @@ class _Rehearsal:
     write_locks: KeyedLocks
 
 
-def judge(principal: Principal, info: RequestInfo, sent: Sent, *, now: float) -> Decision:
+def judge(principal: Principal, info: RequestInfo, sent: Sent | None, *, now: float) -> Decision:
     """What admission says of a write; a refusal names the step, the rule and the amounts.
 
-    Raises ``BadRequest`` for a request that writes no object.
+    Of a deletion too, for which nothing needs to be ``sent``; of one of a whole collection, what it says of the first
+    object that it refuses. Raises ``BadRequest`` for a request that writes no object.
     """
-    if not info.is_resource or info.verb not in _BODIES or (info.verb == "create") is bool(info.name):
-        raise BadRequest("An object is judged with POST to the path of its collection, with PUT or PATCH to its own.")
-    if info.subresource and (info.verb == "create" or info.subresource not in _PARTS):
+    deletes = info.is_resource and info.verb in DELETIONS
+    if not deletes:
+        if not info.is_resource or info.verb not in _BODIES or (info.verb == "create") is bool(info.name):
+            raise BadRequest(
+                "An object is judged with POST to the path of its collection, with PUT or PATCH to its own."
+            )
+        if sent is None:
+            raise BadRequest("What it sends is no object.")
+    if info.subresource and (deletes or info.verb == "create" or info.subresource not in _PARTS):
         raise BadRequest("What is sent to this part of an object is judged when it is sent.")
-    placement = _placement(info)
+    placement = None if deletes and (info.group, info.resource) == _NAMESPACES else _placement(info)
     limits = _limits(placement) if placement is not None and (info.group, info.resource) == _PODS else None
     store = Snapshot(info.cluster)
     return store.settled(lambda: _judged(store, principal, info, sent, now, placement, limits))
@@ -112,7 +126,7 @@ async def _judged(
     store: Snapshot,
     principal: Principal,
     info: RequestInfo,
-    sent: Sent,
+    sent: Sent | None,
     now: float,
     placement: Placement | None,
     limits: Mapping[str, Any] | None,
@@ -144,14 +158,23 @@ async def _judged(
                 await chains.placed.admit(attributes_of(request, kind, CREATE, name, new, None))
         except TooHeavy:
             return _TOO_MUCH
+        except NotFound as missing:
+            if info.verb in DELETIONS and not request.notes:
+                return NOT_THERE
+            return _refused(request, missing)
         except StatusError as refusal:
-            return request.notes[-1] if request.notes else Decision(Verdict.DENY, STEP, refusal.message)
+            return _refused(request, refusal)
     return _ADMITTED
 
 
-def _request(principal: Principal, info: RequestInfo, sent: Sent, now: float) -> Request:
-    media = PATCH_TYPES[sent.patch].encode() if info.verb == "patch" else JSON
-    query = {"dryRun": "All", **({"fieldManager": "kubectl"} if sent.patch == "apply" else {})}
+def _refused(request: Request, refusal: StatusError) -> Decision:
+    return request.notes[-1] if request.notes else Decision(Verdict.DENY, STEP, refusal.message)
+
+
+def _request(principal: Principal, info: RequestInfo, sent: Sent | None, now: float) -> Request:
+    patch = sent.patch if sent is not None and info.verb == "patch" else ""
+    media = PATCH_TYPES[patch].encode() if patch else JSON
+    query = {"dryRun": "All", **({"fieldManager": "kubectl"} if patch == "apply" else {})}
     return Request(
         principal=principal,
         info=info,
@@ -159,19 +182,34 @@ def _request(principal: Principal, info: RequestInfo, sent: Sent, now: float) ->
         parameters={name: (value,) for name, value in query.items()},
         headers={b"content-type": media},
         raw_headers=((b"content-type", media),),
-        body=orjson.dumps(sent.body),
+        body=orjson.dumps(sent.body) if sent is not None else b"",
         now=now,
         # What copies may make of an object is tried beside the API server, which has a process for it.
-        light=info.verb == "patch" and sent.patch == "json",
+        light=patch == "json",
     )
 
 
 async def _write(rehearsal: Runtime, request: Request, kind: Kind) -> None:
+    if request.info.verb in DELETIONS:
+        await _delete(rehearsal, request, kind)
+        return
     if request.info.subresource == "scale":
         await subresources.scale(rehearsal, request, kind)
         return
     handle = {"create": writing.create, "update": writing.update, "patch": patching.patch}[request.info.verb]
     await handle(rehearsal, request, kind)
+
+
+async def _delete(rehearsal: Runtime, request: Request, kind: Kind) -> None:
+    """One object, or each of a collection until one is refused."""
+    info, options = request.info, deleting.read_options(request) if request.body else DeleteOptions()
+    if info.verb == "delete":
+        keys = [objects.key_of(info, kind.resource, info.name)]
+    else:
+        listing = await rehearsal.store.list(Range(info.cluster, *kind.resource.place, info.namespace or None))
+        keys = [stored.key for stored in listing.items]
+    for key in keys:
+        await deleting.delete_object(rehearsal, request, kind, key, options)
 
 
 def _admission(store: Store, authorization: Any, catalogs: Catalogs) -> Admission:

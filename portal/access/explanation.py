@@ -146,7 +146,7 @@ def explain_request(
 ) -> Explanation:
     """The decision about a request of ``name``, who need not exist.
 
-    With what it sends, also what the admission would say: its step, rule and amounts; of changes to what a cluster has,
+    With what it sends, and of a deletion, also what the admission would say: its step, rule and amounts; of changes to what a cluster has,
     where ``doors`` leads the actor there.
     Operators ask about anybody, admins of a tenant about its users in its space, everybody about themselves.
     Raises ``Forbidden``, ``BadRequest`` for what is no request.
@@ -206,16 +206,16 @@ def explain_own_write(
 
 def _judge(
     actor: Actor, sent: Sent | None, doors: Doors | None, now: datetime
-) -> Callable[[Principal, RequestInfo], Decision] | None:
-    """Asks the admission about what is sent.
+) -> Callable[[Principal, RequestInfo], Decision | None]:
+    """Asks the admission about what is sent, and about deletions, which send nothing.
 
     What it says of a change says something of what is there, if only whether a guess was right: that is for those alone
     who may read it, whoever is asked about.
     """
-    if sent is None:
-        return None
 
-    def judge(who: Principal, what: RequestInfo) -> Decision:
+    def judge(who: Principal, what: RequestInfo) -> Decision | None:
+        if sent is None and not (what.is_resource and what.verb in judging.DELETIONS and not what.subresource):
+            return None
         asking = as_member(actor, what.tenant)
         if what.verb != "create" and not explanation.decide(asking, replace(what, verb="get")).allowed:
             return _UNREAD
@@ -269,7 +269,7 @@ def _explained(
     actor: Actor,
     tenant: str,
     said: tuple[Principal, RequestInfo, Decision],
-    judge: Callable[[Principal, RequestInfo], Decision | None] | None = None,
+    judge: Callable[[Principal, RequestInfo], Decision | None],
 ) -> Explanation:
     """A decision with what would allow it, for whoever may grant that; of what is allowed also what ``judge`` says."""
     principal, resolved, decision = said
@@ -286,7 +286,7 @@ def _explained(
             )
             if actor.operator or recommendations.may_create(as_member(actor, resolved.tenant), recommendation, policies)
         )
-    judged = judge(principal, resolved) if judge is not None and decision.allowed else None
+    judged = judge(principal, resolved) if decision.allowed else None
     if judged is not None:
         refused = judged.verdict is Verdict.DENY
         decision = replace(judged if refused else decision, trace=(*decision.trace, judged))

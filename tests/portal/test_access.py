@@ -28,7 +28,8 @@ RBAC = "rbac.authorization.k8s.io"
 def put(cluster: str, group: str, plural: str, manifest: dict[str, Any]) -> None:
     metadata = manifest["metadata"]
     key = Key(cluster, group, plural, metadata.get("namespace", ""), metadata["name"])
-    synchronous.commit([Create(key, manifest)])
+    version = f"{group}/v1" if group else "v1"
+    synchronous.commit([Create(key, {"apiVersion": version, **manifest})])
 
 
 def uid_of(tenant: Tenant) -> str:

@@ -243,6 +243,84 @@ def test_an_object_that_replaces_another_is_judged(running: User) -> None:
     assert found["decidedBy"] == "admission/ObjectValidation", "what may not change"
 
 
+def marked(name: str, **metadata: Any) -> dict[str, Any]:
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "team", **metadata}}
+    there("root:acme", "configmaps", body, "team")
+    return body
+
+
+CONFIGS = "/api/v1/namespaces/team/configmaps"
+
+
+def test_a_deletion_is_judged_as_it_would_be_when_it_is_sent(owner: User) -> None:
+    """What published, owned and lasting objects refuse is no deletion that "would be allowed" (AZ8, AZ11)."""
+    marked("mine")
+    marked("copy", labels={"multi-tenancy.k8s.io/published-from": "uid-of-source"})
+    allowed = explained(owner, None, f"{CONFIGS}/mine", "DELETE")
+    assert allowed["trace"][-1]["step"] == "admission", allowed
+    assert (allowed["decision"], allowed["trace"][-1]["reason"]) == ("allow", "no step of it refuses the object")
+    refused = explained(owner, None, f"{CONFIGS}/copy", "DELETE")
+    assert (refused["decision"], refused["decidedBy"]) == ("deny", "admission/PublishedObjects"), refused
+    assert "published by the operators" in refused["reason"]
+    # A collection is refused where anything in it is.
+    together = explained(owner, None, CONFIGS, "DELETE")
+    assert (together["decision"], together["decidedBy"]) == ("deny", "admission/PublishedObjects"), together
+    assert explained(owner, None, PODS, "DELETE")["decision"] == "allow"
+    # By rules of the tenant's space that no plug-in of its own has.
+    lasting = explained(owner, None, "/api/v1/namespaces/default", "DELETE")
+    assert (lasting["decision"], lasting["decidedBy"]) == ("deny", "admission/NamespaceLifecycle"), lasting
+    assert explained(owner, None, "/api/v1/namespaces/team", "DELETE")["decision"] == "allow"
+    for name in ("mine", "copy"):
+        assert synchronous.get(Key("root:acme", "", "configmaps", "team", name)) is not None, "nothing is done"
+
+
+def test_of_a_deletion_of_nothing_nothing_is_said_but_who_may(owner: User) -> None:
+    found = explained(owner, None, f"{CONFIGS}/none", "DELETE")
+    assert (found["decision"], found["decidedBy"]) == ("allow", "RBAC"), found
+    assert (found["trace"][-1]["step"], found["trace"][-1]["decision"]) == ("admission", "no opinion")
+
+
+def test_the_options_of_a_deletion_are_judged_too(owner: User) -> None:
+    marked("mine")
+    options = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": "another"}}
+    refused = explained(owner, options, f"{CONFIGS}/mine", "DELETE")
+    assert (refused["decision"], refused["decidedBy"]) == ("deny", "admission"), refused
+    assert "UID in the precondition" in refused["reason"]
+    wrong = explained(owner, {**options, "propagationPolicy": "Sideways"}, f"{CONFIGS}/mine", "DELETE")
+    assert "propagationPolicy" in wrong["reason"]
+
+
+def test_who_may_not_publish_is_told_that_a_source_is_not_theirs_to_delete(acme: Tenant) -> None:
+    """An operator's colleague with every verb in the system space but ``publish`` (AZ8)."""
+    metadata = {"name": "shared", "namespace": "team", "annotations": {"multi-tenancy.k8s.io/published": "true"}}
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}, "status": {"phase": "Active"}}
+    there("root", "namespaces", namespace)
+    there("root", "configmaps", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}, "team")
+    group = "rbac.authorization.k8s.io"
+    rules = [{"apiGroups": [""], "resources": ["*"], "verbs": ["get", "list", "delete", "deletecollection"]}]
+    reference = {"apiGroup": group, "kind": "ClusterRole", "name": "cleaner"}
+    subjects = [{"apiGroup": group, "kind": "User", "name": "carl"}]
+    for plural, body in (
+        ("clusterroles", {"kind": "ClusterRole", "rules": rules}),
+        ("clusterrolebindings", {"kind": "ClusterRoleBinding", "roleRef": reference, "subjects": subjects}),
+    ):
+        whole = {"apiVersion": f"{group}/v1", **body, "metadata": {"name": "cleaner", "uid": plural}}
+        synchronous.commit([Create(Key("root", group, plural, "", "cleaner"), whole)])
+    operator = factories.operator()
+
+    def asked(path: str, name: str) -> dict[str, Any]:
+        user = {"name": name, "tenant": "system", "groups": ["system:masters"] if name == "admin" else []}
+        body = {"user": user, "method": "DELETE", "path": path}
+        answer = signed_in(operator).post("/api/v1/access/explain", body, content_type="application/json")
+        return {"status": answer.status_code, **answer.json()}
+
+    for path in (f"{CONFIGS}/shared", CONFIGS, "/api/v1/namespaces/team"):
+        refused = asked(path, "carl")
+        assert (refused["decision"], refused["decidedBy"]) == ("deny", "admission/PublishedObjects"), (path, refused)
+        assert 'may not "publish" configmaps' in refused["reason"]
+        assert asked(path, "admin")["decision"] == "allow", path
+
+
 def test_a_pasted_command_brings_what_it_sends(running: User) -> None:
     """Kubectl patch, scale, label and annotate say it on their line (AZ11)."""
     browser = signed_in(running)
