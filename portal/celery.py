@@ -10,7 +10,7 @@ from audit import tracing
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
-app = Celery("tenantry")
+app = Celery("tenantry", amqp="portal.waiting:Broker")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 
 

@@ -6,6 +6,8 @@ The lease is the leadership of ``store.postgresql.leadership``, for a loop that 
 from __future__ import annotations
 
 import logging
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +19,8 @@ from django.conf import settings
 from store.postgresql.leadership import RETRY_SECONDS, TRY_LOCK
 
 logger = logging.getLogger(__name__)
+
+_PATIENCE_SECONDS: Final = 5.0
 
 LEASE: Final = 7_232_912
 """The number of the advisory lock."""
@@ -62,24 +66,38 @@ class LeasedScheduler(Scheduler):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._lease = Lease(settings.DATABASE_URL)
+        self._asking = ThreadPoolExecutor(1)
+        self._asked: Future[bool] | None = None
         super().__init__(*arguments, **options)
 
     def tick(self, *arguments: Any, **options: Any) -> float:
         """Send what is due, and say when to come again."""
         alive()
-        if not self._lease.hold():
+        if not self._holds():
             return RETRY_SECONDS
         return float(min(super().tick(*arguments, **options) or RETRY_SECONDS, RETRY_SECONDS))
 
     def close(self) -> None:
-        """Let go of the lease at once."""
+        """Let go of the lease at once; one that the database says nothing of ends with the process."""
         super().close()
-        self._lease.release()
+        if self._asked is None:
+            self._lease.release()
+        self._asking.shutdown(wait=False)
+
+    def _holds(self) -> bool:
+        """Whether the lease is ours, as far as the database says so in time: one that hangs does not hold us up."""
+        self._asked = self._asked or self._asking.submit(self._lease.hold)
+        try:
+            held = self._asked.result(_PATIENCE_SECONDS)
+        except TimeoutError:
+            return False
+        self._asked = None
+        return held
 
 
 def alive(**_signal: Any) -> None:
-    """Touch the file that a probe looks at (``ALIVE_FILE``)."""
-    if settings.ALIVE_FILE is not None:
+    """Touch the file that a probe looks at (``ALIVE_FILE``). The thread that has the loop says so, and no other for it."""
+    if settings.ALIVE_FILE is not None and threading.current_thread() is threading.main_thread():
         Path(settings.ALIVE_FILE).touch()
 
 

@@ -354,15 +354,17 @@ STORAGES = {
 WHITENOISE_USE_FINDERS = not (STATIC_ROOT / "staticfiles.json").is_file()
 
 CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1).replace("?db=", "?virtual_host=")
-CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_connect_timeout": 1}
+# A Redis that answers nothing is one that is away: whoever waited for it would do nothing else.
+CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_connect_timeout": 1, "socket_timeout": 5}
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
 CELERY_BEAT_SCHEDULER = "portal.scheduling:LeasedScheduler"
 ALIVE_FILE = _path("ALIVE_FILE")
-"""Touched every few seconds by workers and beat, which nobody can ask whether they are alive."""
+"""Touched every few seconds by workers and beat, which nobody can ask whether they are alive, whoever else is away."""
 
 SEALING_KEYS: list[str] = env.list("TENANTRY_SEALING_KEYS", default=[]) or [
     key for key in re.split(r"[\s,]+", _secret("TENANTRY_SEALING_KEY", "sealing-key")) if key

@@ -48,19 +48,8 @@ async def serve(runtime: Runtime, request: Request) -> Response:
     if path.startswith(("/healthz", "/livez", "/readyz")):
         return _probe(runtime, request)
     if path == "/metrics":
-        owner = request.info.tenant
-        if owner == SYSTEM_TENANT:
-            text = runtime.metrics.render(
-                open_streams=len(runtime.open_streams),
-                revision=runtime.store.revision,
-                replaced=runtime.store.histories_replaced,
-                dropped=runtime.audit.dropped,
-                untraced=tracing.dropped(),
-                restarts=supervision.restarts,
-                loop=runtime.watchdog.render(),
-            )
-        else:
-            text = runtime.metrics.render_tenant(owner, open_streams=runtime.open_streams.of(owner))
+        owner, siblings = request.info.tenant, runtime.siblings
+        text = await siblings.figures(owner) if siblings else figures(runtime, owner)
         return Response(200, text, b"text/plain; version=0.0.4")
     if path.rstrip("/") in (_ISSUER, _KEYS):
         return _issuer(runtime, path.rstrip("/"))
@@ -74,6 +63,21 @@ async def serve(runtime: Runtime, request: Request) -> Response:
         ]
         return Response(200, orjson.dumps({"paths": sorted([*_PATHS, *served])}))
     raise NoSuchPage
+
+
+def figures(runtime: Runtime, tenant: str) -> bytes:
+    """What this process has counted, of a tenant, or of all for the system tenant, in Prometheus' text format."""
+    if tenant != SYSTEM_TENANT:
+        return runtime.metrics.render_tenant(tenant, open_streams=runtime.open_streams.of(tenant))
+    return runtime.metrics.render(
+        open_streams=len(runtime.open_streams),
+        revision=runtime.store.revision,
+        replaced=runtime.store.histories_replaced,
+        dropped=runtime.audit.dropped,
+        untraced=tracing.dropped(),
+        restarts=supervision.restarts,
+        loop=runtime.watchdog.render(),
+    )
 
 
 def _issuer(runtime: Runtime, path: str) -> Response:

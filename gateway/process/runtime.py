@@ -25,6 +25,7 @@ from gateway.process.fairexecutor import FairExecutor
 from gateway.process.heavyrequests import HeavyRequests
 from gateway.process.keyedlocks import KeyedLocks
 from gateway.process.metrics import Metrics
+from gateway.process.siblings import Siblings
 from gateway.process.streams import OpenStreams
 from gateway.process.suspensions import SuspensionCache
 from gateway.process.tenantservices import TenantServices
@@ -81,6 +82,7 @@ class Runtime:
     accounts: ServiceAccountAuthenticator
     audit_log: AuditLog | None = None
     heavy: HeavyRequests | None = None
+    siblings: Siblings | None = None
     compression: FairExecutor = field(default_factory=FairExecutor)
     watchdog: Watchdog = field(default_factory=Watchdog)
     held_answers: HeldAnswers = field(default_factory=HeldAnswers)

@@ -7,13 +7,16 @@ import contextlib
 import gc
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from audit import tracing
+from gateway.handlers.health import figures
 from gateway.http.certificates import Certificates
 from gateway.http.requestresponse import RequestResponseCycle
 from gateway.options import Options
 from gateway.process.runtime import Runtime
+from gateway.process.siblings import Siblings
 from gateway.process.streams import STOPPING
 from gateway.server import assembly
 from gateway.server.pipeline import RequestPipeline
@@ -34,6 +37,8 @@ class Application:
         self._running: contextlib.AsyncExitStack | None = None
         self._runtime: Runtime | None = None
         self._pipeline = RequestPipeline
+        self.siblings: Siblings | None = None
+        """The other worker processes, where there are any."""
         self.stopping = False
         """Whether clients had better go elsewhere: every answer is the last of its connection."""
 
@@ -63,8 +68,12 @@ class Application:
                 from gateway.server.tracedrequests import TracedPipeline
 
                 self._pipeline = TracedPipeline
-            async with assembly.build_runtime(self._options, self._certificates, heavy=True) as runtime:
-                self._runtime = runtime
+            async with contextlib.AsyncExitStack() as held:
+                built = assembly.build_runtime(self._options, self._certificates, heavy=True)
+                self._runtime = runtime = await held.enter_async_context(built)
+                if self.siblings is not None:
+                    runtime.siblings = self.siblings
+                    await held.enter_async_context(self.siblings.answering(partial(figures, runtime)))
                 # What has been loaded stays: looking through it for garbage would stop the server for 100 ms a time.
                 gc.collect()
                 gc.freeze()

@@ -8,10 +8,12 @@ import resource
 import signal
 import socket
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from multiprocessing.context import SpawnProcess
 from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
 from typing import Final
 
 import uvicorn
@@ -51,7 +53,8 @@ def run(options: Options, *, announce: Callable[[str], None] = lambda _: None) -
             if not options.permit_port_sharing:
                 # Who comes early waits for the first worker. Where another server serves on, each worker opens the line.
                 listener.listen(BACKLOG)
-            _supervise(config, listener, options)
+            with tempfile.TemporaryDirectory(prefix="tenantry-workers-") as folder:
+                _supervise(config, listener, options, Path(folder))
         else:
             GatewayServer(config).run(sockets=[listener])
 
@@ -72,27 +75,30 @@ def _check(certificates: Certificates) -> None:
     KeyFiles(certificates.verifying_keys, certificates.signing_key)
 
 
-def _supervise(config: uvicorn.Config, listener: socket.socket, options: Options) -> None:
-    """Keep ``workers`` processes on one socket; a dead one is replaced, one that cannot start ends all of them."""
+def _supervise(config: uvicorn.Config, listener: socket.socket, options: Options, folder: Path) -> None:
+    """Keep ``workers`` processes on one socket; a dead one is replaced, one that cannot start ends all of them.
+
+    They meet in ``folder``, which nobody else may enter.
+    """
     context = multiprocessing.get_context("spawn")
     pickled = bytes(ForkingPickler.dumps(config))
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
 
-    def started() -> SpawnProcess:
-        process = context.Process(target=work, args=(pickled, listener))
+    def started(index: int) -> SpawnProcess:
+        process = context.Process(target=work, args=(pickled, listener, folder, index))
         process.start()
         return process
 
-    processes = [started() for _ in range(options.workers)]
+    processes = [started(index) for index in range(options.workers)]
     while not stopping.wait(LOOK_SECONDS):
         for index, process in enumerate(processes):
             if process.exitcode == STARTUP_FAILURE:
                 stopping.set()
             elif process.exitcode is not None:
                 logger.error("a worker process ended (%s) and is replaced", process.exitcode)
-                processes[index] = started()
+                processes[index] = started(index)
     # The workers have it as well: with the last of them it is closed, and nobody stands in a line that nobody serves.
     listener.close()
     for process in processes:

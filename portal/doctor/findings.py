@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import redis
@@ -15,16 +15,22 @@ WARNING: Final = "warning"
 FAILED: Final = "failed"
 UNPROVED: Final = "unproved"
 """Nobody could look, because something else is broken."""
+ELSEWHERE: Final = "elsewhere"
+"""It is not where this was asked, and need not be there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at. ``remedy`` is one sentence, and empty where nothing is to be done."""
+    """One thing that was looked at. ``remedy`` is one sentence, and empty where nothing is to be done.
+
+    ``about`` says what is looked at and how it should be.
+    """
 
     name: str
     state: str
     found: str
     remedy: str = ""
+    about: str = ""
 
 
 Check = Callable[[], Iterable[Finding]]
@@ -45,12 +51,18 @@ def failed(name: str, found: str, remedy: str) -> Finding:
     return Finding(name, FAILED, found, remedy)
 
 
+def elsewhere(name: str, why: str, remedy: str) -> Finding:
+    """Nothing to be looked at here; ``why`` goes on behind "because", ``remedy`` says where to ask."""
+    return Finding(name, ELSEWHERE, f"not here, because {why}", remedy)
+
+
 def findings_of(checks: Iterable[tuple[str, Check]]) -> Iterator[Finding]:
-    """What each check found, in order."""
+    """What each check found, in order, with the first sentence that its function says of itself."""
     for name, check in checks:
+        about = (check.__doc__ or "").partition("\n")[0]
         try:
-            yield from check()
+            for found in check():
+                yield replace(found, about=about)
         except (Error, redis.RedisError, KombuError, OSError) as error:
-            yield Finding(
-                name, UNPROVED, f"could not be looked at ({type(error).__name__})", "Mend what failed, then ask again."
-            )
+            words = f"could not be looked at ({type(error).__name__})"
+            yield Finding(name, UNPROVED, words, "Mend what failed, then ask again.", about)

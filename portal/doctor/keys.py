@@ -1,4 +1,8 @@
-"""Keys and certificates: there, whole, of an age, and nobody else's to read."""
+"""Keys and certificates: there, whole, of an age, and nobody else's to read.
+
+With ``TENANTRY_KEYS_DIR`` (a Pod) each part has the keys that it needs and no others: what is missing there is said to be so,
+and is no fault of the part.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from django.conf import settings
 
 from kube.authentication import pki
-from portal.doctor.findings import Finding, failed, ok, warning
+from portal.doctor.findings import Finding, elsewhere, failed, ok, warning
 from tenants.clusters import encryption
 from tenants.models import Cluster
 
@@ -25,8 +29,12 @@ _EVERYBODY: Final = 0o007
 
 
 def secret_key() -> Iterator[Finding]:
-    """Django's secret, which signs sessions."""
-    if not settings.SECRET_KEY_IS_SET:
+    """SECRET_KEY, which signs sessions, is set, and long."""
+    if not settings.SECRET_KEY_IS_SET and _is_part():
+        yield elsewhere(
+            "secret-key", "this part signs no sessions", "Ask where the portal runs: manage.py doctor secret-key."
+        )
+    elif not settings.SECRET_KEY_IS_SET:
         yield failed("secret-key", "there is none", "Set SECRET_KEY, or put it into the folder of the keys.")
     elif len(settings.SECRET_KEY) < _SECRET_LENGTH:
         yield warning("secret-key", "it is short", f"Set a random SECRET_KEY of at least {_SECRET_LENGTH} characters.")
@@ -34,8 +42,13 @@ def secret_key() -> Iterator[Finding]:
         yield ok("secret-key", "set")
 
 
+def _is_part() -> bool:
+    """Whether a folder with keys of this part alone was given, instead of the installation's own."""
+    return settings.KEYS_DIR is not None
+
+
 def sealing_keys() -> Iterator[Finding]:
-    """There, of the right form; each sealed credential opens, and with the first of them."""
+    """The sealing keys are of the right form, and each sealed credential opens with the first of them."""
     if not settings.SEALING_KEYS:
         yield failed(
             "sealing-keys", "there is none", "Set TENANTRY_SEALING_KEYS to what the installation was made with."
@@ -79,10 +92,23 @@ def _opens(box: Fernet, sealed: bytes) -> bool:
 
 
 def key_files() -> Iterator[Finding]:
-    """Files with keys: what every part of this host needs is there, can be read as a key, and is closed to others."""
+    """Files with keys: what is needed here is there, can be read as a key, and is closed to others."""
     found = {path for path in (*settings.PKI_DIR.glob("*.key"), *settings.SECRET_FILES) if path.is_file()}
     found |= {path for path in (settings.PORTAL_TOKEN_KEY_FILE, settings.AUDIT_CHECKPOINTS_KEY_FILE) if path.is_file()}
-    if not settings.PORTAL_TOKEN_KEY_FILE.is_file():
+    if not found and _is_part():
+        yield failed(
+            "key-files",
+            f"{settings.KEYS_DIR} holds no key",
+            "Mount this part's entries of the Secret with the keys where TENANTRY_KEYS_DIR says.",
+        )
+        return
+    if not settings.PORTAL_TOKEN_KEY_FILE.is_file() and _is_part():
+        yield elsewhere(
+            "key-files",
+            f"this part issues no kubeconfigs and has no {settings.PORTAL_TOKEN_KEY_FILE.name}",
+            "Ask where the portal runs: manage.py doctor key-files.",
+        )
+    elif not settings.PORTAL_TOKEN_KEY_FILE.is_file():
         yield failed(
             "key-files",
             f"{settings.PORTAL_TOKEN_KEY_FILE} is missing: no kubeconfig can be issued",
@@ -93,7 +119,10 @@ def key_files() -> Iterator[Finding]:
         state = path.stat()
         if state.st_mode & _EVERYBODY:
             wrong = True
-            yield failed("key-files", f"{path} is open to everybody on this host", f"Run chmod o= {path}.")
+            remedy = f"Run chmod o= {path}"
+            if _is_part():
+                remedy += ", or give the volume the defaultMode 0440"
+            yield failed("key-files", f"{path} is open to everybody on this host", f"{remedy}.")
         if path.suffix == ".key" and not _is_key(path):
             wrong = True
             yield failed("key-files", f"{path} holds no key", "Put the file back from your copy of the keys.")
@@ -115,10 +144,19 @@ def _is_key(path: Path) -> bool:
 
 
 def certificates() -> Iterator[Finding]:
-    """None of them has ended, nor ends within a month."""
+    """None of the certificates has ended, nor ends within a month."""
     files = sorted(settings.PKI_DIR.glob("*.crt"))
-    if settings.APISERVER_CA_FILE is not None:
-        files.append(settings.APISERVER_CA_FILE)
+    given = settings.APISERVER_CA_FILE
+    if given is not None and given.is_file():
+        files.append(given)
+    elif given is not None and not _is_part():
+        yield failed("certificates", f"{given} is missing", "Put the file back, or right what APISERVER_CA_FILE says.")
+    if not files:
+        yield elsewhere(
+            "certificates",
+            f"this part has none in {settings.PKI_DIR}",
+            "Ask where the API server runs: manage.py doctor certificates.",
+        )
     now = datetime.now(UTC)
     ends: list[datetime] = []
     wrong = False
@@ -146,4 +184,6 @@ def certificates() -> Iterator[Finding]:
 def _renewal(certificate: x509.Certificate) -> str:
     if certificate.issuer == certificate.subject:
         return "Rotate the authority: manage.py rotate says how."
+    if pki.is_of_client(certificate):
+        return "Run manage.py rotate client-certificates."
     return "Run manage.py rotate server-certificate, or start the server that generated it again."

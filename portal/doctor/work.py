@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from audit.models import AuditEntry
 from portal import celery_app
-from portal.doctor.findings import FAILED, Finding, failed, ok, warning
+from portal.doctor.findings import FAILED, Finding, elsewhere, failed, ok, warning
 from portal.scheduling import LEASE
 from tenants.clusters.selfcheck import EXPIRES_SOON
 from tenants.models import Cluster, Operation, OperationState, Phase, Status, Workspace
@@ -28,7 +28,7 @@ _CHECKPOINT: Final = timedelta(minutes=10)
 
 
 def cache() -> Iterator[Finding]:
-    """Whether Redis answers, and is new enough."""
+    """Redis answers, and is new enough."""
     client = redis.Redis.from_url(settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2)
     try:
         version = str(client.info("server")["redis_version"])
@@ -46,7 +46,7 @@ def cache() -> Iterator[Finding]:
 
 
 def workers() -> Iterator[Finding]:
-    """Somebody works, and somebody wakes them."""
+    """A worker answers, and a beat wakes them."""
     answers = celery_app.control.ping(timeout=_ANSWER_SECONDS)
     if answers:
         yield ok("workers", f"{len(answers)} answer")
@@ -66,7 +66,7 @@ def workers() -> Iterator[Finding]:
 
 
 def queue() -> Iterator[Finding]:
-    """Nothing waits for long, and nothing has been given up."""
+    """No operation waits for long, and none has been given up."""
     now = timezone.now()
     waiting = Operation.objects.filter(state__in=[OperationState.PENDING, OperationState.RUNNING])
     oldest = waiting.filter(not_before__lt=now - _STUCK).order_by("created_at").first()
@@ -89,7 +89,7 @@ def queue() -> Iterator[Finding]:
 
 
 def clusters() -> Iterator[Finding]:
-    """Each answers, its credential lasts, and its last check found every right and fence."""
+    """Each cluster answers, its credential lasts, and its last check found every right and fence."""
     now = timezone.now()
     for cluster in Cluster.objects.order_by("name"):
         name = f"cluster {cluster.name}"
@@ -105,8 +105,11 @@ def clusters() -> Iterator[Finding]:
             )
         elif ends is not None and ends < now + EXPIRES_SOON:
             state = failed if ends < now else warning
+            own = cluster.kind == Cluster.Kind.EMBEDDED
             yield state(
-                name, f"its credential ends on {ends:%Y-%m-%d %H:%M}", "Rotate the credential on the cluster's page."
+                name,
+                f"its credential ends on {ends:%Y-%m-%d %H:%M}",
+                "Run manage.py rotate client-certificates." if own else "Rotate the credential on the cluster's page.",
             )
         elif bad:
             for each in bad:
@@ -135,6 +138,13 @@ def checkpoints() -> Iterator[Finding]:
     file = settings.AUDIT_CHECKPOINTS_FILE
     if newest is None:
         yield ok("checkpoints", "nothing is audited yet")
+        return
+    if not file.is_file() and settings.KEYS_DIR is not None and not settings.AUDIT_CHECKPOINTS_KEY_FILE.is_file():
+        yield elsewhere(
+            "checkpoints",
+            "this part signs none and has no key for it",
+            "Ask where each worker runs: manage.py doctor checkpoints.",
+        )
         return
     if not file.is_file():
         yield warning(

@@ -25,7 +25,17 @@ from audit.recorder import Actor
 from portal.pages import labels
 from portal.pages.progress import TITLES
 from tenants import selectors
-from tenants.models import AccessRequest, Desired, Membership, Operation, OperationState, Postponement, Role, Workspace
+from tenants.models import (
+    AccessRequest,
+    Cluster,
+    Desired,
+    Membership,
+    Operation,
+    OperationState,
+    Postponement,
+    Role,
+    Workspace,
+)
 from tenants.models.postponements import CAUSE_MAX
 from tenants.requests.selectors import requests_to_decide
 from tenants.services.operating.postponing import LIVING_MAX, postponements_by_row
@@ -233,15 +243,19 @@ def _clusters(actor: Actor, now: datetime, off: _PutOff) -> Group | None:
             )
         if selectors.credential_ends_soon(cluster, now=now):
             ends = f"{cluster.credential_expires_at:%d %b %Y %H:%M} UTC"
+            # The product makes its own by a command, with the authority's key that no portal has.
+            own = cluster.kind == Cluster.Kind.EMBEDDED
+            rotates = actor.operator and not own
+            how = "Run manage.py rotate client-certificates" if own else "Make a new one and rotate it"
             lines.append(
                 Line(
                     name=f"{cluster.name}/credential",
                     cause=ends,
                     title=f"The gateway's credential of {cluster.name} ends on {ends}",
-                    text="Make a new one and rotate it, or nothing can be changed there any more.",
+                    text=f"{how}, or nothing can be changed there any more.",
                     since=None,
-                    url=reverse("cluster-credential" if actor.operator else "cluster", args=[cluster.name]),
-                    action="Rotate it" if actor.operator else "Look at it",
+                    url=reverse("cluster-credential" if rotates else "cluster", args=[cluster.name]),
+                    action="Rotate it" if rotates else "Look at it",
                 )
             )
     lines = off.keep("clusters", lines)
@@ -267,7 +281,7 @@ def _certificates(now: datetime, off: _PutOff) -> Group | None:
                     name=file.name,
                     cause=f"{word} on {ends.isoformat()}",
                     title=f"The certificate {file.name} {word} on {ends:%d %b %Y %H:%M} UTC",
-                    text="Replace it and restart the API server; the documentation says how.",
+                    text="manage.py rotate makes another one, without a restart; the documentation says how.",
                     since=None,
                     url=reverse("identity"),
                     action="See what is trusted",

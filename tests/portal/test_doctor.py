@@ -119,6 +119,33 @@ def test_certificates_that_have_ended_or_will(installation: Path) -> None:
     named("certificates", "failed", "server.crt", "no certificate")
 
 
+def test_each_kind_of_certificate_is_renewed_by_its_own_command(installation: Path) -> None:
+    """A client's, as Prometheus' and the gateway's; the server's; an authority's."""
+    soon, lived = datetime.now(UTC) - timedelta(days=80), timedelta(days=90)
+    authority = pki.make_authority("soon", now=soon, lifetime=lived)
+    made = {
+        "tenantry-monitoring.crt": pki.make_client_certificate(authority, "monitoring", now=soon, lifetime=lived),
+        "server.crt": pki.make_server_certificate(authority, ["localhost"], now=soon, lifetime=lived),
+        "client-ca.crt": authority,
+    }
+    for name, pair in made.items():
+        (installation / "pki" / name).write_bytes(pair.certificate)
+    remedies = {Path(each["found"].split()[0]).name: each["remedy"] for each in asked("certificates")["certificates"]}
+    assert {name: remedies[name] for name in made} == {
+        "tenantry-monitoring.crt": "Run manage.py rotate client-certificates.",
+        "server.crt": "Run manage.py rotate server-certificate, or start the server that generated it again.",
+        "client-ca.crt": "Rotate the authority: manage.py rotate says how.",
+    }
+
+
+def test_the_credential_of_the_embedded_cluster_is_renewed_by_its_own_command() -> None:
+    soon = timezone.now() + timedelta(days=3)
+    cluster(kind=Cluster.Kind.EMBEDDED, credential_expires_at=soon)
+    assert "rotate client-certificates" in named("cluster fra-1", "warning", "ends on")["remedy"]
+    Cluster.objects.update(kind=Cluster.Kind.EXTERNAL)
+    assert "cluster's page" in named("cluster fra-1", "warning", "ends on")["remedy"]
+
+
 def cluster(**fields: Any) -> Cluster:
     return factories.cluster(sealed_credential=encryption.encrypt("kubeconfig"), **fields)
 

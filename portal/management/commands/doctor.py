@@ -12,13 +12,16 @@ from django.core.management.base import BaseCommand, CommandError
 
 from kube.requests.visibletexts import visible
 from portal.doctor.examination import CHECKS, examination
-from portal.doctor.findings import FAILED, OK, UNPROVED, WARNING
+from portal.doctor.findings import ELSEWHERE, FAILED, OK, UNPROVED, WARNING
 
-_MARKS: Final = {OK: "ok", WARNING: "warn", FAILED: "FAIL", UNPROVED: "?"}
+_MARKS: Final = {OK: "ok", WARNING: "warn", FAILED: "FAIL", UNPROVED: "?", ELSEWHERE: "-"}
 
 
 class Command(BaseCommand):
-    """Exit code 0 when nothing failed, 1 when something did or could not be looked at. Warnings are no failure."""
+    """Exit code 0 when nothing failed, 1 when something did or could not be looked at.
+
+    Warnings are no failure, and neither is what is not where this was asked.
+    """
 
     help = (
         "Check keys, clocks, certificates, the database's role, Redis, clusters, the queue and settings; name remedies."
@@ -43,6 +46,8 @@ class Command(BaseCommand):
         else:
             for each in found:
                 self.stdout.write(f"{_MARKS[each.state]:>4}  {each.name}: {visible(each.found)}")
+                if each.state not in (OK, ELSEWHERE):
+                    self.stdout.write(f"      Should be so: {visible(each.about)}")
                 if each.remedy:
                     self.stdout.write(f"      {visible(each.remedy)}")
         if not healthy:
