@@ -95,14 +95,18 @@ def tenanted() -> Iterator[tuple[Product, str]]:
             manifest = Path(folder) / "tenant.yaml"
             manifest.write_text("apiVersion: v1\nkind: Tenant\nmetadata: {name: bench}\n")
             product.kubectl("create", "-f", str(manifest))
-            space = f"{product.facts['apiserver_url']}/clusters/root:bench"
-            at = ("--server", space)
-            product.kubectl(*at, "create", "serviceaccount", "driver", "-n", "default")
-            rights = ("--clusterrole=cluster-admin", "--serviceaccount=default:driver")
-            product.kubectl(*at, "create", "clusterrolebinding", "driver", *rights)
-            yield product, product.kubectl(*at, "create", "token", "driver", "-n", "default").strip()
+            yield product, driver(product, "bench")
         finally:
             product.stop()
+
+
+def driver(product: Product, tenant: str, *arguments: str) -> str:
+    """The token of a service account that may do what it likes in the tenant's space."""
+    at = ("--server", f"{product.facts['apiserver_url']}/clusters/root:{tenant}")
+    product.kubectl(*at, "create", "serviceaccount", "driver", "-n", "default")
+    rights = ("--clusterrole=cluster-admin", "--serviceaccount=default:driver")
+    product.kubectl(*at, "create", "clusterrolebinding", "driver", *rights)
+    return product.kubectl(*at, "create", "token", "driver", "-n", "default", *arguments).strip()
 
 
 @contextlib.contextmanager

@@ -27,3 +27,19 @@ def resident(pid: int) -> float:
     """Its memory, in MiB."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:"))
+
+
+def anonymous(pid: int) -> float:
+    """Its memory that is nobody else's and no file's, in MiB."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("RssAnon:"))
+
+
+def descriptors(pid: int) -> int:
+    """How many files, sockets and pipes it has open."""
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def called(pid: int) -> str:
+    """What it calls itself."""
+    return Path(f"/proc/{pid}/comm").read_text().strip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 import subprocess
 import sys
@@ -48,6 +49,27 @@ def test_a_backup_is_one_new_file_for_its_owner_alone(house: Installation, tmp_p
     assert file.read_bytes() == before
     assert "cannot be written" in house.refused("backup", str(tmp_path / "nowhere" / "b.backup"))
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["a.backup"], "nothing half made is left"
+
+
+def test_in_a_folder_it_is_called_by_its_time_and_the_newest_stay(house: Installation, tmp_path: Path) -> None:
+    """What is called otherwise, or is being made, is nobody's to remove."""
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    old = [folder / f"tenantry-2026-01-0{day}T02-23-00Z.backup" for day in (1, 2, 3)]
+    killed, running = (folder / f".{old[0].name}.{pid}.partial" for pid in (7, 8))
+    others = [folder / "tenantry-2025.backup", folder / "before-the-move.backup", running]
+    for path in (*old, killed, *others):
+        path.write_text("as it was")
+    os.utime(killed, (0, 0))
+    assert "--keep" in house.refused("backup", str(folder / "a.backup"), "--keep=2")
+    assert "--keep" in house.refused("backup", str(folder), "--keep=0")
+    assert "removed" not in house.manage("backup", str(folder))
+    said = house.manage("backup", str(folder), "--keep=3")
+    made = sorted(set(folder.iterdir()) - {*old, killed, *others})
+    assert len(made) == 2
+    assert set(folder.iterdir()) == {old[2], *made, *others}
+    assert said.count("removed") == 3
+    house.manage("restore", str(made[-1]))
 
 
 def test_no_room_is_said_and_leaves_nothing(house: Installation, tmp_path: Path) -> None:

@@ -179,6 +179,8 @@ class Node:
             lines.append(f"mkdir -p {at}")
             if "emptyDir" in volume:
                 lines += [f"mount -t tmpfs -o mode=0770,gid={UID} tmpfs {at}"]
+            elif "persistentVolumeClaim" in volume:
+                lines.append(f"mount --bind {self.claim(volume['persistentVolumeClaim']['claimName'])} {at}")
             else:
                 lines.append(f"mount --bind {self._secrets(pod / mount['name'], volume)} {at}")
             if mount.get("readOnly"):
@@ -186,13 +188,25 @@ class Node:
         lines += [
             f"mount -o remount,bind,ro {root}",
             f"exec chroot {root} setpriv --reuid {UID} --regid {UID} --clear-groups --no-new-privs --bounding-set=-all "
-            f"sh -c 'cd {ROOT} && exec \"$@\"' - {shlex.join(container['command'])}",
+            f"sh -c 'cd {ROOT} && exec \"$@\"' - {shlex.join(self._command(container))}",
         ]
         return "\n".join(lines) + "\n"
+
+    def _command(self, container: Manifest) -> list[str]:
+        given = self.environment(container)
+        return [re.sub(r"\$\((\w+)\)", lambda found: given[found[1]], word) for word in container["command"]]
 
     def _services(self) -> str:
         names = [each["metadata"] for each in self.objects if each["kind"] == "Service"]
         return " ".join(f"{each['name']} {each['name']}.{each['namespace']}.svc" for each in names)
+
+    def claim(self, name: str) -> Path:
+        """The folder of a claim that Pods share, as ``fsGroup`` gives it to them."""
+        folder = self.folder / "claims" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        os.chown(folder, 0, UID)
+        folder.chmod(0o2770)
+        return folder
 
     def _secrets(self, folder: Path, volume: Manifest) -> Path:
         """The files of a Secret, or of several, for the group alone to read; a missing entry keeps a Pod from starting."""

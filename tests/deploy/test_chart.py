@@ -206,7 +206,7 @@ def test_only_who_needs_a_key_has_it() -> None:
             holders.setdefault(f"{secret}/{key}", set()).add(part.split("-")[1])
     assert not {"tenantry-keys/ca.key", "tenantry-keys/client-ca.key"} & set(holders)
     assert not any(key.startswith(("tenantry-authority", "tenantry-monitoring")) for key in holders)
-    assert holders["tenantry-database/migration-url"] == {"bootstrap"}
+    assert holders["tenantry-database/migration-url"] == {"bootstrap", "restore"}
     assert holders["tenantry-keys/audit-checkpoints.key"] == {"worker"}
     assert holders["tenantry-keys/portal-tokens.key"] == {"portal", "apiserver", "bootstrap"}
     assert holders["tenantry-apiserver-tls/tls.key"] == {"apiserver"}
@@ -375,16 +375,16 @@ def test_its_processes_run_as_the_manifests_say(tmp_path: Path) -> None:
         values = {"files": {"EMAIL_URL": FILED["EMAIL_URL"]}, "portal": {"trustedProxies": ["127.0.0.1"]}}
         values |= {"serviceMonitors": {"enabled": True}}
         objects = [*flat(rendered(values)), *keys()]
-        objects.append(_secret(FILED["EMAIL_URL"]["secret"], {"it": "smtp+tls://me:secret@mail.example.org:587\n"}))
+        objects.append(encoded(FILED["EMAIL_URL"]["secret"], {"it": "smtp+tls://me:secret@mail.example.org:587\n"}))
         name = urlsplit(database).path
         at = f"127.0.0.1:5432{name}"
         owner = urlsplit(os.environ[OWNER]).username
         objects += [
-            _secret(
+            encoded(
                 "tenantry-database",
                 {"url": f"postgresql://tenantry_product@{at}", "migration-url": f"postgresql://{owner}@{at}"},
             ),
-            _secret("tenantry-redis", {"url": "redis://127.0.0.1:6379/0"}),
+            encoded("tenantry-redis", {"url": "redis://127.0.0.1:6379/0"}),
         ]
         ports = {
             5432: Path(parse_qs(urlsplit(database).query)["host"][0]) / ".s.PGSQL.5432",
@@ -447,7 +447,8 @@ def _drains(node: Node) -> None:
         assert "Traceback" not in node.log(name), node.log(name)
 
 
-def _secret(name: str, data: dict[str, str]) -> Manifest:
+def encoded(name: str, data: dict[str, str]) -> Manifest:
+    """A Secret as it stands in a manifest."""
     return {
         "kind": "Secret",
         "metadata": {"name": name},
