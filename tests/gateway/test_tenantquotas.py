@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import kubernetes_validate
 import pytest
 import yaml
 
 from tests.gateway.callers import Caller, config_map, eventually
 from tests.gateway.conftest import Server, another, start, tenant_named
+from tests.gateway.test_isolation import SAMPLES
 from tests.gateway.test_quotas import pod, quota
 
 KIND = "/apis/tenancy.tenantry.io/v1alpha1/tenantquotas"
 ONE = f"{KIND}/quota"
+SCHEMAS = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema" / "v1.36.0-local"
 
 
 @pytest.fixture
@@ -321,3 +325,98 @@ def test_what_a_change_ends_gives_back_all_that_it_took(server: Server, tenant: 
     assert owner.patch(f"{path}/s", last).status == 200
     assert owner.get(f"{path}/s").status == 404
     assert eventually(lambda: used(owner) == before)
+
+
+def counted_of(version: str, kind: str) -> str | None:
+    """A number in the status of a built-in kind."""
+    group, _, name = version.rpartition("/")
+    for schema in RAW.values():
+        served = schema.get("x-kubernetes-group-version-kind", ())
+        if {"group": group, "version": name, "kind": kind} in served:
+            reference = schema.get("properties", {}).get("status", {}).get("$ref", "")
+            properties = RAW.get(reference.rpartition("/")[2], {}).get("properties", {})
+            # An optional one may be null as well.
+            numbers = [field for field, each in properties.items() if "integer" in each.get("type", ())]
+            return "observedGeneration" if "observedGeneration" in numbers else next(iter(numbers), None)
+    return None
+
+
+RAW: dict[str, Any] = json.loads((SCHEMAS / "_definitions.json").read_bytes())["$defs"]
+
+
+def test_a_status_is_counted_and_never_refused(server: Server, tenant: str, owner: Caller, tmp_path: Path) -> None:
+    """It tells what is so, as in Kubernetes: of every kind that has one, by every verb, where nothing more is admitted."""
+    kinds = {(body["apiVersion"], body["kind"]): body for body in reversed(SAMPLES) if "system" not in body}
+    found = []
+    for version in sorted({version for version, _ in kinds}):
+        root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        resources = owner.get(root).body.get("resources", ())
+        parts = {resource["name"] for resource in resources}
+        for resource in resources:
+            body = kinds.get((version, resource["kind"]))
+            if body is not None and f"{resource['name']}/status" in parts and "create" in resource["verbs"]:
+                place = "/namespaces/default" if resource["namespaced"] else ""
+                found.append((f"{root}{place}/{resource['name']}", resource["name"], body))
+    rules = [
+        {
+            "name": f"example.com/{plural}",
+            **({"apiGroup": body["apiVersion"].partition("/")[0]} if "/" in body["apiVersion"] else {}),
+            "resource": plural,
+            "field": f"status.{field}",
+        }
+        for _, plural, body in found
+        if (field := counted_of(body["apiVersion"], body["kind"])) is not None
+    ]
+    assert len(rules) >= 8, rules
+    plugin = {
+        "apiVersion": "tenancy.tenantry.io/v1alpha1",
+        "kind": "TenantQuotaConfiguration",
+        "hard": {"pods": "50"},
+        "usage": rules,
+    }
+    file = tmp_path / "admission.yaml"
+    kind = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration"}
+    file.write_text(yaml.safe_dump({**kind, "plugins": [{"name": "TenantQuota", "configuration": plugin}]}))
+    assert eventually(lambda: used(owner).get("pods") == "0")
+    with another(server, tmp_path / "data", f"--admission-control-config-file={file}") as second:
+        caller = second.user(tenant, "olga", "tenantry:owner")
+        made = []
+        for path, plural, body in found:
+            group = body["apiVersion"].rpartition("/")[0]
+            answer = caller.post(path, {**body, "metadata": {**body["metadata"], "name": "told"}})
+            if answer.status == 201:
+                made.append((f"{path}/told/status", plural, group, body))
+        assert len(made) >= 12, [plural for _, plural, _, _ in made]
+        names = {f"count/{plural}.{group}".removesuffix(".") for _, plural, group, _ in made}
+        names |= {rule["name"] for rule in rules} | {"pods"}
+        assert bound(second, tenant, dict.fromkeys(names, "0")).status == 200
+        grown = 0
+        for path, plural, _, body in made:
+            name, field = f"example.com/{plural}", counted_of(body["apiVersion"], body["kind"])
+            change = {} if field is None else {field: 3}
+            conditions = {"status": {"conditions": [], **change}} if plural != "namespaces" else {"status": change}
+            for answer in (
+                caller.patch(path, {"status": change}),
+                caller.patch(path, conditions, "strategic-merge"),
+                caller.put(path, caller.get(path).body),
+            ):
+                assert answer.status == 200, (path, answer.body)
+            if field is not None and caller.get(path).body["status"].get(field) == 3:
+                grown += int(used(caller)[name] == "3")
+        assert grown >= 8, "what a status says counts"
+        more = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "more"}, "spec": {"ports": [{"port": 80}]}}
+        assert caller.post("/api/v1/namespaces/default/services", more).status == 403
+
+
+def test_what_has_ended_may_be_told_to_run_again(server: Server, tenant: str, owner: Caller) -> None:
+    """A pod that has ended takes nothing; that it runs after all is told by whoever runs it, and counts."""
+    path = "/api/v1/namespaces/default/pods"
+    for name in ("a", "b"):
+        assert owner.post(path, pod(name)).status == 201
+        assert owner.patch(f"{path}/{name}/status", {"status": {"phase": "Succeeded"}}).status == 200
+    bound(server, tenant, {"pods": "1"})
+    for name in ("a", "b"):
+        answer = owner.patch(f"{path}/{name}/status", {"status": {"phase": "Running"}})
+        assert answer.status == 200, answer.body
+    assert used(owner)["pods"] == "2"
+    assert owner.post(path, pod("c")).status == 403

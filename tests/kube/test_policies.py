@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from kube.objects.podtemplates import TEMPLATES
 from kube.policies.images import comes_from, registry_reasons, repository
 from kube.policies.policy import LISTS, RULES, Policy, as_document, policy_of, read_rules, rules_of
-from kube.policies.violations import Violation, judges, violations
+from kube.policies.violations import KINDS, Violation, judges, violations
 from kube.requests.fielderrors import CAUSES_MAX
 
 OPEN = Policy(
@@ -210,6 +211,17 @@ def test_a_tenants_own_rules_stand_in_place_of_its_tiers() -> None:
     tier = {"registries": ("ghcr.io",), "hosts": ("*.{tenant}.example",), "node_labels": None}
     found = policy_of("acme", tier, {"registries": None})
     assert (found.registries, found.hosts, found.node_labels, found.node_names) == (None, ("*.acme.example",), None, ())
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind[1])
+def test_a_status_breaks_no_rule(kind: tuple[str, str]) -> None:
+    """Whatever it says, of an object that broke every rule when there was none: it says nothing that is judged."""
+    pod = {"metadata": {}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "nginx"}]}}
+    spec = {"template": pod, "jobTemplate": {"spec": {"template": pod}}, "type": "NodePort", "rules": [{"host": "x"}]}
+    old = {"metadata": {"name": "x"}, "spec": {**spec, **pod["spec"]}, "template": pod}
+    everything = replace(CLOSED, refused_kinds=(f"{kind[1]}.{kind[0]}".removesuffix("."),))
+    assert violations(everything, *kind, None, old), "it would not be made"
+    assert violations(everything, *kind, old, {**old, "status": {**spec, "template": pod, "hosts": ["y"]}}) == []
 
 
 def test_kinds_are_refused_at_their_creation_alone() -> None:

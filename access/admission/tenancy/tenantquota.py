@@ -116,7 +116,8 @@ class TenantQuotaAdmission(NoopPlugin):
             if not quota.hard.keys() <= used.keys():
                 used = await self.count(stored.key.space, quota, attributes.now)
             known = tenant_bound(quota.hard, used)
-            if attributes.operation != DELETE:
+            # A status tells what is so: it counts, and is never refused.
+            if attributes.operation != DELETE and attributes.subresource != "status":
                 quota.check({name: amount for name, amount in change.items() if amount.nanos > 0}, used)
         except QuotaExceeded as error:
             key = Key(attributes.cluster, *attributes.resource.place, attributes.namespace, attributes.name)
