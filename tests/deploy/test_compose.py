@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
+import shutil
+import stat
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +19,7 @@ from django.core.management import get_commands, load_command_class
 
 from portal.protocol import PortalProtocol
 from portal.serving import GRACE_SECONDS, PortalServer
+from tests.deploy.rendering import flat, rendered
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -50,8 +55,98 @@ def test_command_exists_and_takes_its_flags(service: str, command: list[str], se
 def test_every_environment_variable_is_read_by_the_settings() -> None:
     settings = (ROOT / "portal" / "settings.py").read_text()
     read = set(re.findall(r'(?:env\.\w+|_secret)\(\s*"([A-Z_]+)"', settings))
+    read |= set(re.findall(r'_path\("([A-Z_]+)"', settings))
     for service in OURS.values():
-        assert set(service["environment"]) <= read, set(service["environment"]) - read
+        named = {name if name in read else name.removesuffix("_FILE") for name in service["environment"]}
+        assert named <= read, named - read
+
+
+def secrets_made(folder: Path) -> Path:
+    """What the commands at the head of the file make."""
+    head = (ROOT / "docker-compose.yml").read_text().partition("x-tenantry")[0]
+    commands = re.findall(r"^#   (.*)$", head, re.MULTILINE)
+    subprocess.run(["sh", "-euc", "\n".join(commands)], cwd=folder, check=True)
+    return folder / "secrets"
+
+
+def test_no_secret_stands_in_anybodys_environment() -> None:
+    for name, service in COMPOSE["services"].items():
+        for variable, value in service.get("environment", {}).items():
+            told = re.search(r"SECRET|PASSWORD|TOKEN|KEY|DATABASE_URL|EMAIL_URL", variable)
+            assert not told or variable.endswith("_FILE"), (name, variable)
+            assert "PASSWORD" not in str(value), (name, variable)
+            if str(value).startswith("/run/secrets/"):
+                assert value.removeprefix("/run/secrets/") in service["secrets"], (name, variable)
+        mounted = {f"/run/secrets/{each}" for each in service.get("secrets", ())}
+        assert mounted <= set(service.get("environment", {}).values()), name
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is missing")
+def test_the_head_of_the_file_makes_secrets_that_the_parts_read(tmp_path: Path) -> None:
+    """And nothing but those: as files for every user, in a folder for one."""
+    folder = secrets_made(tmp_path)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {path.name for path in folder.iterdir()} == set(COMPOSE["secrets"])
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o444}
+    assert {each["file"] for each in COMPOSE["secrets"].values()} == {
+        f"./secrets/{name}" for name in COMPOSE["secrets"]
+    }
+    (folder / "email-url").unlink()
+    (folder / "email-url").write_text("smtp+tls://me:secret@mail.example.org:587\n")
+    asked = (
+        "from django.conf import settings as s; from cryptography.fernet import Fernet\n"
+        "assert s.SECRET_KEY_IS_SET and [Fernet(key) for key in s.SEALING_KEYS]\n"
+        "print(s.DATABASES['default']['USER'], s.DATABASE_OWNER['USER'], s.EMAIL_IS_SET, bool(s.METRICS_TOKEN))"
+    )
+    said = {}
+    for name, service in OURS.items():
+        given = {
+            variable: re.sub(r"\$\{\w+:-(.*?)\}", r"\1", str(value)).replace("/run/secrets", str(folder))
+            for variable, value in service["environment"].items()
+        }
+        environment = {"PATH": os.environ["PATH"], "DJANGO_SETTINGS_MODULE": "portal.settings", **given}
+        done = subprocess.run(
+            [sys.executable, "-c", asked], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, (name, done.stderr)
+        said[name] = done.stdout.split()
+    product = ["tenantry_product", "tenantry_product"]
+    assert said == {
+        "bootstrap": ["tenantry_product", "tenantry", "False", "False"],
+        "portal": [*product, "True", "True"],
+        "apiserver": [*product, "False", "False"],
+        "worker": [*product, "True", "False"],
+        "beat": [*product, "False", "False"],
+    }
+
+
+def test_every_part_that_stays_has_a_probe() -> None:
+    """Workers' and beat's is the chart's."""
+    chart = flat(rendered())
+    looks = {
+        each["metadata"]["name"].removeprefix("tenantry-"): each["spec"]["template"]["spec"]["containers"][0][
+            "livenessProbe"
+        ]
+        for each in chart
+        if each["kind"] in {"Deployment", "StatefulSet"}
+    }
+    for name, service in COMPOSE["services"].items():
+        if name == "bootstrap":
+            continue
+        word, *command = service["healthcheck"]["test"]
+        assert word == "CMD"
+        if "exec" in looks.get(name, {}):
+            assert command == looks[name]["exec"]["command"]
+            assert service["environment"]["ALIVE_FILE"] in command[-1]
+        elif name in looks:
+            look = looks[name]["httpGet"]
+            assert re.search(rf"://127\.0\.0\.1:\d+{look['path']}'", command[-1])
+            compile(command[-1], name, "exec")
+
+
+@pytest.mark.parametrize("file", [".gitignore", ".dockerignore"])
+def test_secrets_go_neither_into_git_nor_into_the_image(file: str) -> None:
+    assert "secrets" in {line.strip("/") for line in (ROOT / file).read_text().splitlines()}
 
 
 def test_dependencies_and_volumes_are_declared() -> None:
@@ -98,11 +193,12 @@ def test_proxy_on_the_host_has_the_address_that_the_file_names() -> None:
 
 def test_no_part_but_bootstrap_knows_whoever_owns_the_tables() -> None:
     """The parts run as a role that owns nothing; migrations run as another."""
-    urls = {name: service["environment"]["DATABASE_URL"] for name, service in OURS.items()}
-    assert len(set(urls.values())) == 1
-    owners = {name for name, service in OURS.items() if "POSTGRES_PASSWORD" in str(service["environment"])}
-    assert owners == {"bootstrap"}
-    migrating = OURS["bootstrap"]["environment"]["MIGRATION_DATABASE_URL"]
-    user = COMPOSE["services"]["postgres"]["environment"]["POSTGRES_USER"]
-    assert migrating.startswith(f"postgresql://{user}:")
-    assert not urls["portal"].startswith(f"postgresql://{user}:")
+    urls = {service["environment"]["DATABASE_URL_FILE"] for service in OURS.values()}
+    assert len(urls) == 1
+    holders = {
+        name for name, each in COMPOSE["services"].items() if "migration-database-url" in each.get("secrets", ())
+    }
+    assert holders == {"bootstrap"}
+    assert {name for name, each in COMPOSE["services"].items() if "postgres-password" in each.get("secrets", ())} == {
+        "postgres"
+    }
