@@ -160,13 +160,32 @@ async def _answer(runtime: Runtime, request: Request, recheck: Recheck) -> Respo
         if not request.principal.is_system:
             recheck = _outside_closed_namespaces(runtime, request, recheck)
         if info.verb in ("list", "watch") and not info.all_tenants:
+            come = runtime.placements.come(info.cluster)
             placements, since = await runtime.placements.in_space(info.cluster)
-            if placements or is_merged(request.query.get("resourceVersion", "")):
+            if placements or _is_of_placed(request):
                 if info.verb == "list":
                     return await acrossnamespaces.list_(runtime, request, kind, recheck, placements)
                 return await acrossnamespaces.watch(runtime, request, kind, recheck, placements, since)
+            recheck = _until_placed(runtime, info.cluster, come, recheck)
         request.scope_filter = runtime.placements.shown((info.group, info.resource), request.scope_filter)
     return await verbs.perform(runtime, request, kind, recheck)
+
+
+def _is_of_placed(request: Request) -> bool:
+    """Whether a request goes on with what placed namespaces were in, though none is left."""
+    query = request.query
+    return is_merged(query.get("resourceVersion", "")) or acrossnamespaces.is_token(query.get("continue", ""))
+
+
+def _until_placed(runtime: Runtime, cluster: str, come: int, recheck: Recheck) -> Recheck:
+    """Have a watch of the store's alone end once a namespace is placed there, whose objects it would never tell of."""
+
+    async def again() -> None:
+        await recheck()
+        if runtime.placements.come(cluster) != come:
+            raise Expired(acrossnamespaces.CHANGED)
+
+    return again
 
 
 def _outside_closed_namespaces(runtime: Runtime, request: Request, recheck: Recheck) -> Recheck:
@@ -179,7 +198,7 @@ def _outside_closed_namespaces(runtime: Runtime, request: Request, recheck: Rech
     async def again() -> None:
         await recheck()
         if runtime.suspensions.namespaces(cluster) != closed:
-            raise Expired("what can be seen of the namespaces has changed, please list again")
+            raise Expired(acrossnamespaces.CHANGED)
 
     return again
 

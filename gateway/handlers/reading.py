@@ -265,7 +265,7 @@ async def read_list(runtime: Runtime, request: Request, kind: Kind, chosen: Sele
     if token:
         if version not in ("", "0"):
             raise BadRequest("specifying resource version is not allowed when using continue")
-        exact, after = _read_token(token, binding)
+        exact, after = read_token(token, binding)
     elif version == "0":
         cached = match != "Exact"
     elif version:
@@ -377,7 +377,7 @@ def _token_of(revision: int, place: Place, binding: str) -> str:
     return base64.urlsafe_b64encode(orjson.dumps([revision, *place, binding])).decode().rstrip("=")
 
 
-def _read_token(token: str, binding: str) -> tuple[int | None, Place]:
+def read_token(token: str, binding: str) -> tuple[int | None, Place]:
     """The revision and place of a token. Its place only moves within the request's own range, so it needs no signature."""
     invalid = "invalid continue token: continue key is not valid"
     try:

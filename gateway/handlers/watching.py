@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -33,12 +33,15 @@ _SHORTEST: Final = 1800.0
 _LONGEST: Final = 3600.0
 """Watches that name no end live for 30 to 60 minutes, spread so that they do not all come back at once."""
 
+_PIECE: Final = 256 * 1024
+"""About how much is put together for a client at a time: what waits for one that does not read is no copy of all there is."""
+
 _INITIAL_END: Final = "k8s.io/initial-events-end"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Start:
-    """Where a watch begins: the objects to show first, and the revision after which events follow."""
+    """Where a watch begins: the objects to show first, until they are shown, and the revision after which events follow."""
 
     initial: Sequence[Stored]
     since: int
@@ -246,6 +249,8 @@ class Watching:
                 if stream.ended.done():
                     break
                 yield lines
+            # Nothing that was shown stays for as long as nothing happens.
+            self.start.initial, lines = (), b""
             # 4. Only now may events go straight to the connection: the beginning has been handed over before them. The
             #    source uses the sink only while this reader waits with nothing buffered, so the order of events holds.
             source.sink = at_once
@@ -255,11 +260,13 @@ class Watching:
                 if batch is None or stream.ended.done():
                     break
                 events, revision = batch
-                lines = b"".join(line for event in events if (line := _seen(event, self.chosen, self.encoder)))
-                if not lines and self.bookmarks and not events and not expired.is_set():
-                    lines = self.encoder.bookmark(revision)
-                if lines:
+                for lines in _pieces(_seen(event, self.chosen, self.encoder) for event in events):
+                    if stream.ended.done():
+                        break
                     yield lines
+                    del lines
+                if self.bookmarks and not events and not expired.is_set():
+                    yield self.encoder.bookmark(revision)
                 if expired.is_set():
                     return
             if stream.ended.done() and (last_word := stream.last_word) is not None:
@@ -276,12 +283,27 @@ class Watching:
     async def _initial(self) -> AsyncIterator[bytes]:
         """What is there already, and the mark behind it."""
         if self.encoder.is_plain:
-            yield self.encoder.added(self.start.initial)
+            for lines in _pieces(self.encoder.line("ADDED", item.data) for item in self.start.initial):
+                yield lines
         else:
             async for lines in in_parts(self.request, self.start.initial, self.encoder.added):
                 yield lines
         if self.mark_initial:
             yield self.encoder.bookmark(self.start.since, initial=True)
+
+
+def _pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines in order, short ones together; one piece at least, where there are none."""
+    some: list[bytes] = []
+    size = 0
+    for line in lines:
+        some.append(line)
+        size += len(line)
+        if size >= _PIECE:
+            piece, some, size = b"".join(some), [], 0
+            yield piece
+            del piece
+    yield b"".join(some)
 
 
 def _seen(event: Event, chosen: Selection, encoder: Encoder) -> bytes:

@@ -27,6 +27,11 @@ class Metrics:
         self._tenants: dict[str, int] = {}
         self._buckets: dict[str, list[int]] = {}
         self._seconds: dict[str, float] = {}
+        self._pauses: dict[str, int] = {}
+
+    def count_pause(self, cluster: str) -> None:
+        """Count that a cluster has failed a watch across namespaces, which goes on without it for a while."""
+        self._pauses[cluster] = self._pauses.get(cluster, 0) + 1
 
     def observe(self, *, verb: str, resource: str, tenant: str, code: int, seconds: float) -> None:
         """Count one finished request. ``resource`` is empty for paths that are no resources."""
@@ -100,6 +105,11 @@ class Metrics:
         lines.append(f"tenantry_request_records_dropped_total {dropped}")
         lines.append("# TYPE tenantry_spans_dropped_total counter")
         lines.append(f"tenantry_spans_dropped_total {untraced}")
+        lines.append("# TYPE tenantry_cluster_watch_pauses_total counter")
+        lines += [
+            f'tenantry_cluster_watch_pauses_total{{cluster="{cluster}"}} {count}'
+            for cluster, count in sorted(self._pauses.items())
+        ]
         lines.append("# TYPE tenantry_store_revision gauge")
         lines.append(f"tenantry_store_revision {revision}")
         lines.append("# TYPE tenantry_store_histories_replaced_total counter")

@@ -110,6 +110,7 @@ async def build_runtime(
         )
 
         clusters, placements, tokens = Clusters(options.database_url), Placements(store), WorkspaceTokens()
+        placements.on_come = open_streams.reauthorize
         stored_bounds = StoredBounds(store, options.stored_mebibytes)
         admission = build_admission(
             store,

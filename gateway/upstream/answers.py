@@ -8,15 +8,14 @@ for all that one request reads.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
 import orjson
 
-from gateway.upstream.client import Answer, BadGateway
+from gateway.upstream.client import Answer, BadGateway, ShareTaken
 from kube.requests.decoding import count_values
-from kube.requests.status import TooManyRequests
 
 MESSAGE_VALUES_MAX: Final = 400_000
 """What one page or event may hold: twice what 500 ordinary pods do."""
@@ -30,6 +29,9 @@ HELD_MAX: Final = 2 * BYTES_MAX
 
 LINE_MAX: Final = 16 * 1024 * 1024
 """Bytes of one object, or of an event that has not come to its end: API servers keep none of a tenth of it."""
+
+SHORT: Final = 64 * 1024
+"""Bytes of such an event that are not counted as held: about what a connection holds anyway."""
 
 PAGE: Final = 500
 """Objects that are asked for at once."""
@@ -52,13 +54,13 @@ class HeldAnswers:
         return self._held.total()
 
     def take(self, tenant: str, size: int) -> None:
-        """Raise ``TooManyRequests`` for a tenant that holds as much as is left for the others."""
+        """Raise ``ShareTaken`` for a tenant that holds as much as is left for the others."""
         # A dynamic threshold (Choudhury, Hahne 1998): alone a tenant gets half, and whoever comes next finds something left.
         if self._held[tenant] + size > HELD_MAX - self.total:
             text = (
                 "the tenant reads too much of its clusters at once, please ask for less (limit) or one after the other"
             )
-            raise TooManyRequests(text, retry_after=1)
+            raise ShareTaken(text, retry_after=1)
         self._held[tenant] += size
 
     def give(self, tenant: str, size: int) -> None:
@@ -68,16 +70,41 @@ class HeldAnswers:
             del self._held[tenant]
 
 
+class Share:
+    """What one reader holds of its tenant's part of all; nothing is counted where nobody ``held`` it."""
+
+    def __init__(self, held: HeldAnswers | None = None, tenant: str = "") -> None:
+        self._held, self._tenant, self._size = held, tenant, 0
+
+    def resize(self, size: int) -> None:
+        """Hold so much from now on. Raises ``ShareTaken`` where that is more, and too much."""
+        if self._held is None:
+            return
+        if size > self._size:
+            self._held.take(self._tenant, size - self._size)
+        elif size < self._size:
+            self._held.give(self._tenant, self._size - size)
+        self._size = size
+
+    def grow(self, size: int) -> None:
+        """Hold so much more. Raises ``ShareTaken``."""
+        self.resize(self._size + size)
+
+    def __del__(self) -> None:
+        # Whatever becomes of its owner: an answer that nobody began to read is held by nobody.
+        self.resize(0)
+
+
 class Room:
     """What is left of the bytes and values for one request's answers.
 
-    Where a tenant asks, what it takes is ``held`` until the end of the context.
+    Where a tenant asks, what it takes is ``held`` until the end of the context, or until it is closed.
     """
 
     def __init__(self, held: HeldAnswers | None = None, tenant: str = "", *, size: int = BYTES_MAX) -> None:
         self._size = self._bytes = size
         self._values = VALUES_MAX
-        self._held, self._tenant, self._taken = held, tenant, 0
+        self._share = Share(held, tenant)
 
     def __enter__(self) -> Self:
         return self
@@ -85,20 +112,20 @@ class Room:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._held is not None:
-            self._held.give(self._tenant, self._taken)
-            self._taken = 0
+        self.close()
+
+    def close(self) -> None:
+        """What was taken is held no longer."""
+        self._share.resize(0)
 
     def take(self, size: int, cluster: str) -> None:
-        """Count bytes as they come. Raises ``BadGateway``, and ``TooManyRequests`` for the tenant's."""
+        """Count bytes as they come. Raises ``BadGateway``, and ``ShareTaken`` for the tenant's."""
         self._bytes -= size
         if self._bytes < 0:
             raise BadGateway(
                 f'the cluster "{cluster}" answers with more than {self._size >> 20} MiB: ask for less at once (limit)'
             )
-        if self._held is not None:
-            self._held.take(self._tenant, size)
-            self._taken += size
+        self._share.grow(size)
 
     def decode(self, data: bytes, cluster: str) -> dict[str, Any]:
         """As ``decode``, and counted."""
@@ -146,21 +173,33 @@ async def whole(answer: Answer, cluster: str, room: Room) -> bytes:
     return b"".join(pieces)
 
 
-async def lines(chunks: AsyncIterator[bytes], cluster: str) -> AsyncIterator[bytes]:
+async def lines(chunks: AsyncIterator[bytes], cluster: str, share: Share | None = None) -> AsyncGenerator[bytes, None]:
     """The lines of a stream, without their ends and those that are empty, in whatever pieces they come.
 
-    Raises ``BadGateway`` for one that does not end.
+    A long one counts in the ``share`` until the next is asked for. Raises ``BadGateway`` for one that does not end, and
+    ``ShareTaken``.
     """
+    share = share or Share()
     rest = bytearray()
-    async for chunk in chunks:
-        first, *others = chunk.split(b"\n")
-        rest += first
-        if len(rest) > LINE_MAX:
-            raise BadGateway(f'the cluster "{cluster}" sends an event without end')
-        for following in others:
-            if rest:
-                yield bytes(rest)
-            rest = bytearray(following)
+    try:
+        async for chunk in chunks:
+            # Taken apart as it is read: nothing that was read waits for what comes next.
+            pieces = chunk.split(b"\n")[::-1]
+            del chunk
+            rest += pieces.pop()
+            if len(rest) > LINE_MAX:
+                raise BadGateway(f'the cluster "{cluster}" sends an event without end')
+            if len(rest) > SHORT:
+                share.resize(len(rest))
+            while pieces:
+                line, rest = bytes(rest), bytearray(pieces.pop())
+                if line:
+                    yield line
+                if len(line) > SHORT:
+                    share.resize(0)
+                del line
+    finally:
+        share.resize(0)
 
 
 def version_of(metadata: Mapping[str, Any], cluster: str) -> str:

@@ -66,6 +66,10 @@ class BadGateway(StatusError):
     code = 502
 
 
+class ShareTaken(TooManyRequests):
+    """429: the tenant itself holds as much of a cluster, or of its answers, as is left for the others. No cluster has said so."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A cluster's answer: the headers that a client may see, and the body as it comes.
@@ -145,7 +149,7 @@ class Upstream:
 
         ``permit`` is asked after every wait that comes before the first byte. The body of a ``long_running`` one (watch,
         log that follows) may pause for as long as it likes. A ``tenant`` holds no more connections than are left free for
-        others. Raises ``ServiceUnavailable`` while the cluster is away, ``TooManyRequests`` for a tenant that holds too
+        others. Raises ``ServiceUnavailable`` while the cluster is away, ``ShareTaken`` for a tenant that holds too
         much, ``BadGateway`` for an answer that is none, ``Timeout``.
         """
         head = self._head(method, target, headers, token=token, audit_id=audit_id)
@@ -252,12 +256,12 @@ class Upstream:
         return b"".join(lines)
 
     def _require_share(self, tenant: str) -> None:
-        """Raise ``TooManyRequests`` for a tenant that holds as many connections as are left free, kept ones included."""
+        """Raise ``ShareTaken`` for a tenant that holds as many connections as are left free, kept ones included."""
         # A dynamic threshold (Choudhury, Hahne 1998): alone a tenant gets half, and whoever comes next finds something left.
         free = self._limits.connections - (len(self._open) - len(self._idle) + self._connecting)
         if tenant and self._held[tenant] >= free:
             text = "the tenant has too many open watches, logs and shells on the cluster"
-            raise TooManyRequests(f'{text} "{self.cluster.name}", please end some', retry_after=5)
+            raise ShareTaken(f'{text} "{self.cluster.name}", please end some', retry_after=5)
 
     def _take(self, tenant: str) -> Connection | None:
         """A kept connection; the youngest, so that those too many grow old."""

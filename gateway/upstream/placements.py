@@ -6,7 +6,8 @@ placement means the workspace by its UID: whatever comes later under the same na
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from kube.authorization.rbac import GROUP
 from kube.objects.publications import NAMESPACES
 from kube.requests.logicalclusters import is_tenant_space
 from store.interface import Store
-from store.types import Event, Key, Range, Stored
+from store.types import Event, EventType, Key, Range, Stored
 from tenants.clusters.objects import CLUSTER_LABEL, WORKSPACE_LABEL
 
 _MARK: Final = CLUSTER_LABEL.encode()
@@ -64,6 +65,9 @@ class Placements:
         self._known: dict[tuple[str, str], tuple[Stored, Placement | None]] = {}
         self._kept: set[tuple[str, str]] = set()
         """Namespaces, by their spaces, that are not placed; of which nothing has been heard since that was seen."""
+        self._come: Counter[str] = Counter()
+        self.on_come: Callable[[str], None] = lambda _: None
+        """Called with the space in which a placed namespace has come into use."""
         store.subscribe(self._on_events, lost=self._forget, resources=[NAMESPACES])
 
     def is_kept(self, space: str, namespace: str) -> bool:
@@ -90,6 +94,9 @@ class Placements:
             if (group, resource) == NAMESPACES:
                 self._kept.discard((space, name))
                 self._known.pop((space, name), None)
+                if _comes(event):
+                    self._come[space] += 1
+                    self.on_come(space)
 
     def _forget(self) -> None:
         self._kept.clear()
@@ -108,6 +115,10 @@ class Placements:
         if placement is None:
             self._kept.add(place)
         return placement
+
+    def come(self, space: str) -> int:
+        """How many placed namespaces of a space have come into use since the process began, whatever became of them."""
+        return self._come[space]
 
     def shown(self, kind: tuple[str, str], among: ScopeFilter | None) -> ScopeFilter | None:
         """What of a group and plural the store's own lists and watches show, of what they may show anyway."""
@@ -131,6 +142,17 @@ class Placements:
         listing = await self._store.list(Range(space, "", "namespaces"))
         found = (self._remembered(stored) for stored in listing.items if _MARK in stored.data)
         return [placement for placement in found if placement is not None and placement.is_active], listing.revision
+
+
+def _comes(event: Event) -> bool:
+    """Whether a placed namespace is in use with this and was not before."""
+    was, now = (_is_used(data, event.key) for data in (event.previous, event.data))
+    return now and not was and event.type is not EventType.DELETED
+
+
+def _is_used(data: bytes | None, key: Key) -> bool:
+    placement = placement_in(data, key) if data is not None else None
+    return placement is not None and placement.is_active
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,19 +20,26 @@ import orjson
 from gateway.filters.standing import require_standing
 from gateway.handlers.acrossnamespaces.parts import STORED, Part, Query, is_open, read_all
 from gateway.handlers.placednamespaces import forwarding
-from gateway.handlers.reading import binding_of, check_options, head_of, limit_of, revision_of
+from gateway.handlers.reading import binding_of, check_options, head_of, limit_of, read_token, revision_of
 from gateway.http.messages import Request, Response
 from gateway.http.negotiation import Accept, negotiate, respond
 from gateway.process.runtime import Runtime
 from gateway.process.streams import PROMPT_SECONDS, Recheck
 from gateway.resources.kinds import Kind
 from gateway.resources.selection import selection
+from gateway.upstream.client import ShareTaken
 from gateway.upstream.placements import Placement
 from gateway.upstream.versions import Scope
 from kube.objects.tables import aligned_rows
 from kube.requests.status import BadRequest, Expired, StatusError
 
 _EXPIRED: Final = "The resourceVersion for the provided list is too old."
+CHANGED: Final = "what can be seen of the namespaces has changed, please list again"
+"""What a version or a token is worth that stands for a namespace which is closed or gone: its objects are not told of any more."""
+
+_BEGINNING: Final = "eJ"
+"""What is compressed begins with it, and no token of the store's own lists does."""
+
 _TOKEN_MAX: Final = 256 * 1024
 
 
@@ -40,6 +47,11 @@ def scope_of(request: Request, kind: Kind) -> Scope:
     """What resource versions of such a list are about."""
     group, kept = kind.resource.place
     return request.info.cluster, group, kept
+
+
+def is_token(token: str) -> bool:
+    """Whether a list across placed namespaces may have given it."""
+    return token.startswith(_BEGINNING)
 
 
 async def list_(
@@ -57,8 +69,13 @@ async def list_(
     if token:
         if version not in ("", "0"):
             raise BadRequest("specifying resource version is not allowed when using continue")
+        if not is_token(token):
+            # The list that it is of was the store's alone: no namespace was placed then.
+            read_token(token, binding)
+            raise Expired(CHANGED)
         number, queries = _read_token(token, binding)
-        queries = {name: asked for name, asked in queries.items() if name == STORED or name in places}
+        if not {STORED, *places}.issuperset(queries):
+            raise Expired(CHANGED)
     else:
         number, queries = "", _queries(runtime, request, kind, places, exact=bool(limit))
     share = {"limit": str(max(1, limit // max(1, len(queries))))} if limit else {}
@@ -94,6 +111,8 @@ def _queries(
             raise Expired(_EXPIRED)
         # What is there now is not older.
         return {name: {} for name in names}
+    if exact and not set(names).issuperset(known):
+        raise Expired(CHANGED)
     match = "Exact" if exact else "NotOlderThan"
     at: dict[str, Query] = {
         name: {"resourceVersion": known[name], "resourceVersionMatch": match} for name in names if name in known
@@ -110,9 +129,10 @@ def _excuse(
     something: bool,
 ) -> None:
     """Say what is missing, to people; raise the failure for everybody else, and where there is nothing but failures."""
-    first = next(iter(failures.values()))
-    if not accept.is_table or not something:
-        raise first
+    for error in failures.values():
+        # That there is too much under way is nothing that is missing: it is there for whoever asks again.
+        if not accept.is_table or not something or isinstance(error, ShareTaken):
+            raise error
     what = "the rest of the namespace" if "continue" in request.query else "the namespace"
     for name, error in failures.items():
         request.warnings.append(f'{what} "{places[name].namespace}" is missing: {error.message}')

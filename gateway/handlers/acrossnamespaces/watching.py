@@ -2,14 +2,16 @@
 
 1. It begins with a version of each part: those that the client's number stands for, or those of a list whose objects are
    shown first. So nothing between a list and its watch is lost or shown twice.
-2. Each part has a reader of its own. It puts whole events into one bounded queue, in its own order; a client that does not
-   read holds all of them back. A reader whose cluster hangs up goes on behind the last event that it has put there.
+2. Each part has a reader of its own. It puts whole events where they wait for the client, in its own order and for as long as
+   there is room (``turns``); a client that does not read holds all of them back. A reader whose cluster hangs up goes on
+   behind the last event that it has put there.
 3. The number of a bookmark stands for what has been shown of every part, so that a client goes on from there on this
    process. Behind the events of each turn comes one, where the client takes them: an event's own version is its
    cluster's, and means nothing to the others.
-4. A namespace that comes is listed and then read like the others. One that ends is read until its cluster says no more,
-   for its objects go one by one; one that is closed is not.
-5. The whole is registered and ends with the right to it: what waits in the queue then is shown to nobody. The store's part
+4. A namespace that comes is listed and then read like the others. One that a version stands for and that is not shown any
+   more has the client list anew, whether it goes while the watch is open or has gone before it was opened again: nobody else
+   would tell that its objects are gone.
+5. The whole is registered and ends with the right to it: what waits then is shown to nobody. The store's part
    is an ordinary watch within it, which ends with the time. When it ends, all end.
 """
 
@@ -19,7 +21,8 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import ExitStack, aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -27,7 +30,7 @@ import orjson
 
 from gateway.filters.standing import begin
 from gateway.handlers import watching
-from gateway.handlers.acrossnamespaces.listing import scope_of
+from gateway.handlers.acrossnamespaces.listing import CHANGED, scope_of
 from gateway.handlers.acrossnamespaces.parts import (
     STORED,
     Part,
@@ -39,6 +42,7 @@ from gateway.handlers.acrossnamespaces.parts import (
     refusal,
     stored_request,
 )
+from gateway.handlers.acrossnamespaces.turns import ROOM, Turn, Turns
 from gateway.handlers.placednamespaces import forwarding
 from gateway.handlers.reading import revision_of
 from gateway.http.errors import as_event, as_status_error
@@ -50,33 +54,29 @@ from gateway.resources import writeoptions
 from gateway.resources.kinds import Kind
 from gateway.resources.selection import selection
 from gateway.upstream.answers import EVENTS, Room, decode, lines, version_of
-from gateway.upstream.client import BadGateway
+from gateway.upstream.client import BadGateway, ShareTaken
 from gateway.upstream.placements import Placement
 from gateway.upstream.versions import given_at
-from kube.requests.status import Expired, Forbidden, StatusError
+from kube.requests.status import Expired, Forbidden, StatusError, Timeout
 from store.types import Range, StoreError
 
 logger = logging.getLogger(__name__)
 
-_WAITING_MAX: Final = 256
-"""Events that wait for the client, of all parts together."""
 _LONG: Final = 256 * 1024
 _BYTES_A_SECOND: Final = 4 * 1024 * 1024
 """How fast the long events of one namespace are taken."""
 _TOLD: Final = frozenset({410})
 """What a client is told as its cluster says it: a watch names a version. That a watch is wrong would have been found before."""
 _PAUSES: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
-"""Seconds before a cluster that has hung up is asked again, the last one from then on."""
-
-
-@dataclass(slots=True)
-class _Turn:
-    """What a reader has for the client: lines of a part up to a version, or the end of all."""
-
-    name: str = STORED
-    version: str = ""
-    lines: bytes = b""
-    ends: bool = False
+"""Seconds before a cluster that has hung up is asked again; the later ones while it keeps failing."""
+_TOGETHER: Final = 64
+"""Events of a part that are taken before others get a turn."""
+_BOOKMARK_SECONDS: Final = 1.0
+"""A part's bookmarks that come faster say nothing that is worth a turn."""
+_BEGINNING_SECONDS: Final = 60.0
+"""How long a client may take for a beginning that is longer than what waits for it later."""
+_FORGIVEN_SECONDS: Final = 60.0
+"""A cluster that has been followed for so long has not kept failing."""
 
 
 @dataclass(slots=True)
@@ -89,8 +89,9 @@ class _Merger:
     accept: Accept
     given: float
     """When the versions that it begins with were given, in Unix seconds."""
-    queue: asyncio.Queue[_Turn] = field(default_factory=lambda: asyncio.Queue(_WAITING_MAX))
-    readers: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    turns: Turns = field(default_factory=Turns)
+    readers: dict[str, tuple[Placement, asyncio.Task[None]]] = field(default_factory=dict)
+    """By the names of their namespaces."""
 
     async def follow_stored(self, stream: AsyncIterator[bytes]) -> None:
         """The store's part, bookmarks turned into versions; when it ends all end."""
@@ -98,115 +99,149 @@ class _Merger:
             for line in chunk.splitlines(keepends=True):
                 type_, version = _told(orjson.loads(line))
                 # An error is the last thing that it says.
-                await self.queue.put(
-                    _Turn(STORED, version, b"" if type_ == "BOOKMARK" else line, ends=type_ == "ERROR")
-                )
-        await self.queue.put(_Turn(ends=True))
+                await self.turns.put(Turn(STORED, version, b"" if type_ == "BOOKMARK" else line, ends=type_ == "ERROR"))
+        await self.turns.put(Turn(ends=True))
 
     async def follow_placed(self, placement: Placement, version: str) -> None:
-        """A placed namespace's part behind ``version``; without one what is there comes first."""
+        """A placed namespace's part behind ``version``; without one what is there comes first. Raises ``ShareTaken``."""
         versions, scope = self.runtime.merged_versions, scope_of(self.request, self.kind)
-        given, failures = self.given, 0
+        loop, given, failures = asyncio.get_running_loop(), self.given, 0
         while True:
+            since = loop.time()
             try:
                 if not version:
                     given = time.time()
-                    with forwarding.room_for(self.runtime, self.request) as room:
-                        part = await read_placed(self.runtime, self.request, placement, self.accept, {}, room)
-                        if part is None:
-                            return
-                        version = part.version
-                        await self.queue.put(_Turn(placement.workspace, version, added(part, self.kind, self.accept)))
-                async for turn in self._events(placement, version):
-                    version, failures = turn.version, 0
-                    await self.queue.put(turn)
-            except (Forbidden, _NotThere):
-                return
-            except StatusError as error:
-                if isinstance(error, Expired) and versions.expire(scope, placement.workspace, given):
-                    await self.queue.put(_Turn(lines=_line(error), ends=True))
-                    return
+                    version = await self._beginning(placement)
+                    if not version:
+                        return
+                async with aclosing(self._events(placement, version)) as turns:
+                    async for turn in turns:
+                        version = turn.version
+                        await self.turns.put(turn)
+                        del turn
+                failures = 0
+            except ShareTaken:
+                # The tenant's own doing: nobody waits for a cluster that would answer.
+                raise
+            except (StatusError, _NotThere) as error:
+                gone = isinstance(error, Expired | Forbidden | _NotThere)
+                if gone and versions.expire(scope, placement.workspace, given):
+                    raise (error if isinstance(error, Expired) else Expired(CHANGED)) from None
                 # A cluster that is away holds nobody else up, and what happens meanwhile is told when it is back.
-                logger.info("the watch of %s pauses: %s", placement.namespace, error.message)
+                failures = 1 + (failures if loop.time() - since < _FORGIVEN_SECONDS else 0)
+                self.runtime.metrics.count_pause(placement.cluster)
+                logger.info("the watch of %s pauses: %s", placement.namespace, error)
             if not await self._is_shown(placement):
-                return
+                raise Expired(CHANGED)
             await asyncio.sleep(_PAUSES[min(failures, len(_PAUSES) - 1)])
-            failures += 1
 
-    async def _events(self, placement: Placement, version: str) -> AsyncIterator[_Turn]:
+    async def _beginning(self, placement: Placement) -> str:
+        """The version up to which a namespace that has come was shown, empty where the kind is not there."""
+        with forwarding.room_for(self.runtime, self.request) as room:
+            part = await read_placed(self.runtime, self.request, placement, self.accept, {}, room)
+            if part is None:
+                return ""
+            shown, version = added(part, self.kind, self.accept), part.version
+            del part
+            if len(shown) > ROOM:
+                # It is for lists to be long: nothing of this size waits for a client that may not read.
+                raise Expired(CHANGED)
+            await self.turns.put(Turn(placement.workspace, version, shown))
+        return version
+
+    async def _events(self, placement: Placement, version: str) -> AsyncGenerator[Turn, None]:
         query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version}
         asked = placed_request(self.request, placement, self.accept, query)
         role = await forwarding.role_of(self.runtime, asked.principal, asked.info, placement)
         answer = await forwarding.ask(self.runtime, asked, placement, role, follows=True)
+        loop = asyncio.get_running_loop()
+        marked = float("-inf")
         try:
             if answer.status == 404:
                 raise _NotThere
             if answer.status != 200:
                 raise refusal(answer.status, b"", placement, _TOLD)
-            async for line in lines(answer.chunks, placement.cluster):
-                event = decode(line, placement.cluster)
-                type_, version = _checked(event, placement, self.kind, self.accept)
-                if type_ == "ERROR":
-                    code = event["object"].get("code")
-                    known = type(code) is int and 400 <= code < 600
-                    raise refusal(code if known else 500, orjson.dumps(event["object"]), placement, _TOLD)
-                if len(line) > _LONG:
-                    # One cluster's events, however many and long, leave most of the loop to everybody else.
-                    await asyncio.sleep(len(line) / _BYTES_A_SECOND)
-                yield _Turn(placement.workspace, version, b"" if type_ == "BOOKMARK" else line + b"\n")
+            held = forwarding.share_for(self.runtime, self.request)
+            async with aclosing(lines(answer.chunks, placement.cluster, held)) as found:
+                number = 0
+                async for line in found:
+                    number += 1
+                    if number % _TOGETHER == 0:
+                        await asyncio.sleep(0)
+                    type_, told = self._read(line, placement)
+                    if _is_older(told, version):
+                        raise BadGateway(f'the resourceVersion of the cluster "{placement.cluster}" goes back')
+                    version, said = told, b"" if type_ == "BOOKMARK" else line + b"\n"
+                    if len(line) > _LONG:
+                        # One cluster's events, however many and long, leave most of the loop to everybody else.
+                        await asyncio.sleep(len(line) / _BYTES_A_SECOND)
+                    del line
+                    if said or loop.time() - marked >= _BOOKMARK_SECONDS:
+                        marked = loop.time()
+                        yield Turn(placement.workspace, version, said)
+                        del said
         finally:
             answer.close()
 
+    def _read(self, line: bytes, placement: Placement) -> tuple[str, str]:
+        """The type of an event, and its version; nothing that was decoded waits with it. Raises what an error says."""
+        event = decode(line, placement.cluster)
+        type_, version = _checked(event, placement, self.kind, self.accept)
+        if type_ == "ERROR":
+            code = event["object"].get("code")
+            known = type(code) is int and 400 <= code < 600
+            raise refusal(code if known else 500, orjson.dumps(event["object"]), placement, _TOLD)
+        return type_, version
+
     async def _is_shown(self, placement: Placement) -> bool:
         now = await self.runtime.placements.of(placement.space, placement.namespace)
-        return now is not None and now.workspace == placement.workspace and now.is_active
+        return now is not None and now.workspace == placement.workspace and is_open(self.request, now)
 
     async def follow_namespaces(self, since: int) -> None:
-        """Begin to read what comes, and stop with what is closed."""
+        """Begin to read what comes. Raises ``Expired`` once something is not shown any more that was."""
         info = self.request.info
         source = self.runtime.store.watch(Range(info.cluster, "", "namespaces"), since=since)
         try:
             async for events, _ in source:
                 for event in events:
-                    placement = await self.runtime.placements.of(info.cluster, event.key.name)
-                    if placement is None:
+                    name = event.key.name
+                    if name in self.readers:
+                        if not await self._is_shown(self.readers[name][0]):
+                            raise Expired(CHANGED)
                         continue
-                    reader = self.readers.get(placement.workspace)
-                    if is_open(self.request, placement) and reader is None:
+                    placement = await self.runtime.placements.of(info.cluster, name)
+                    if placement is not None and is_open(self.request, placement):
                         self.begin(placement, "")
-                    elif placement.is_closed and reader is not None:
-                        reader.cancel()
-                        del self.readers[placement.workspace]
-        except StoreError as error:
-            await self.queue.put(_Turn(lines=_line(as_status_error(error)), ends=True))
         finally:
             await source.aclose()
 
     def begin(self, placement: Placement, version: str) -> None:
         """Read a placed namespace's part."""
         reader = asyncio.create_task(self._ending_all(self.follow_placed(placement, version)))
-        self.readers[placement.workspace] = reader
+        self.readers[placement.namespace] = placement, reader
 
     async def _ending_all(self, work: Any) -> None:
         """A reader that fails must not leave a watch that looks whole."""
         try:
             await work
         except Exception as error:
-            if not isinstance(error, StatusError):
+            if not isinstance(error, StatusError | StoreError):
                 logger.exception("a part of a watch cannot be read")
-            await self.queue.put(_Turn(lines=_line(as_status_error(error)), ends=True))
+            await self.turns.put(Turn(lines=_line(as_status_error(error)), ends=True))
 
     async def chunks(
-        self, stored: watching.Watching, parts: dict[str, str], initial: deque[bytes], since: int,
+        self, stored: watching.Watching, parts: dict[str, str], initial: deque[bytes], room: Room, since: int,
         placements: Iterable[Placement], encoder: watching.Encoder, *, bookmarks: bool, mark_initial: bool,
     ) -> AsyncIterator[bytes]:  # fmt: skip
-        """The lines of all parts as they come, for as long as the right to them stands."""
-        scope = scope_of(self.request, self.kind)
+        """The lines of all parts as they come, for as long as the right to them stands; ``room`` holds the ``initial`` ones."""
+        scope, loop = scope_of(self.request, self.kind), asyncio.get_running_loop()
 
         def bookmark(*, initial: bool = False) -> bytes:
             return encoder.bookmark(int(self.runtime.merged_versions.number(scope, parts)), initial=initial)
 
         stream = await begin(self.runtime, self.request, stored.recheck, definition=encoder.definition)
+        late = Timeout("the client does not take what the watch begins with")
+        timer = loop.call_later(_BEGINNING_SECONDS, stream.end, late)
         others: list[asyncio.Task[None]] = []
         try:
             if mark_initial:
@@ -214,6 +249,8 @@ class _Merger:
             while initial and not stream.ended.done():
                 # It is written before anything else happens: nothing comes between the question and what is shown.
                 yield initial.popleft()
+            timer.cancel()
+            room.close()
             if not stream.ended.done():
                 # The store's part hears of the end, and wakes whoever waits here.
                 others.append(asyncio.create_task(self._ending_all(self.follow_stored(stored.chunks(stream)))))
@@ -221,25 +258,28 @@ class _Merger:
                 for placement in placements:
                     self.begin(placement, parts.get(placement.workspace, ""))
             while not stream.ended.done():
-                turns = [await self.queue.get()]
-                while not self.queue.empty() and len(turns) < _WAITING_MAX:
-                    turns.append(self.queue.get_nowait())
+                turns = await self.turns.take()
                 if stream.ended.done():
                     break
-                lines = b"".join(turn.lines for turn in turns)
+                said = b"".join([turn.lines for turn in turns])
                 if any(turn.ends for turn in turns):
-                    if lines:
-                        yield lines
+                    if said:
+                        yield said
                     return
                 parts |= {turn.name: turn.version for turn in turns if turn.version}
-                yield lines + bookmark() if bookmarks else lines
+                del turns
+                yield said + bookmark() if bookmarks else said
+                del said
             if (last_word := stream.last_word) is not None:
                 yield _line(last_word)
         finally:
+            timer.cancel()
+            room.close()
             self.runtime.open_streams.close(stream)
-            for task in (*others, *self.readers.values()):
+            tasks = (*others, *(task for _, task in self.readers.values()))
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*others, *self.readers.values(), return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def watch(
@@ -252,7 +292,7 @@ async def watch(
     bookmarks = writeoptions.flag(query.get("allowWatchBookmarks"))
     initial_events = watching.initial_events_of(request)
     encoder = watching.Encoder(request, kind, accept)
-    version = query.get("resourceVersion", "")
+    version, places = query.get("resourceVersion", ""), {STORED, *(placement.workspace for placement in placements)}
     initial: deque[bytes] = deque()
     known = None
     if version not in ("", "0"):
@@ -260,18 +300,25 @@ async def watch(
         known = runtime.merged_versions.parts(scope_of(request, kind), version)
         if known is None and initial_events is not True:
             raise Expired(f"too old resource version: {version}")
-    if known is not None and initial_events is not True:
-        given, parts = given_at(version), dict(known)
-    else:
-        shown = initial_events is not False
-        with forwarding.room_for(runtime, request) as room:
+    with ExitStack() as failing:
+        room = failing.enter_context(forwarding.room_for(runtime, request))
+        if known is not None and initial_events is not True:
+            if not places.issuperset(known):
+                raise Expired(CHANGED)
+            given, parts = given_at(version), dict(known)
+        else:
+            shown = initial_events is not False
             read = await _read(runtime, request, kind, accept, placements, {} if shown else {"limit": "1"}, room)
             parts = {name: part.version for name, part in read.items()}
             initial.extend(added(part, kind, accept) for part in read.values() if shown)
-    asked = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": parts[STORED]}
-    if "timeoutSeconds" in query:
-        asked["timeoutSeconds"] = query["timeoutSeconds"]
-    stored = await watching.prepared(runtime, stored_request(runtime, request, accept, asked), kind, recheck)
+            del read
+        asked = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": parts[STORED]}
+        if "timeoutSeconds" in query:
+            asked["timeoutSeconds"] = query["timeoutSeconds"]
+        stored = await watching.prepared(runtime, stored_request(runtime, request, accept, asked), kind, recheck)
+        if sum(map(len, initial)) > ROOM:
+            # So much is counted until it is shown.
+            failing.pop_all()
     merger = _Merger(runtime, request, kind, accept, given)
     # What was not there for tenants when the list was read is not looked for.
     read_on = [placement for placement in placements if known is not None or placement.workspace in parts]
@@ -280,6 +327,7 @@ async def watch(
             stored,
             parts,
             initial,
+            room,
             since,
             read_on,
             encoder,
@@ -323,6 +371,11 @@ def added(part: Part, kind: Kind, accept: Accept) -> bytes:
         # Of the kind, whatever a cluster calls it: no client goes on behind an event that it cannot read.
         lines.append(orjson.dumps({"type": "ADDED", "object": of_kind | shown | of_kind}) + b"\n")
     return b"".join(lines)
+
+
+def _is_older(version: str, than: str) -> bool:
+    """Whether a version cannot follow another: those of Kubernetes are numbers that grow."""
+    return version.isdigit() and than.isdigit() and int(version) < int(than)
 
 
 def _told(event: Mapping[str, Any]) -> tuple[str, str]:

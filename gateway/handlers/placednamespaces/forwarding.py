@@ -26,7 +26,7 @@ from gateway.http.negotiation import content_type
 from gateway.process.runtime import Runtime
 from gateway.process.streams import Recheck
 from gateway.upstream.admission import PlacedWrite, Settlement
-from gateway.upstream.answers import Room
+from gateway.upstream.answers import Room, Share
 from gateway.upstream.client import Answer, BadGateway, Cluster, Permit
 from gateway.upstream.placements import Placement
 from gateway.upstream.recording.tunnel import RecordedTunnel
@@ -262,6 +262,11 @@ def _as_of_a_page(headers: Headers) -> Headers:
 def room_for(runtime: Runtime, request: Request) -> Room:
     """For what clusters answer to a request that is read whole: as much as its tenant may hold of it."""
     return Room(runtime.held_answers, _holder(request))
+
+
+def share_for(runtime: Runtime, request: Request) -> Share:
+    """For what is held of an answer that is read bit by bit."""
+    return Share(runtime.held_answers, _holder(request))
 
 
 def _holder(request: Request) -> str:

@@ -164,6 +164,32 @@ def test_a_watch_follows_namespaces_that_come_and_go(door: Door, owner: Caller, 
     assert shown(owner.get(ALL, labelSelector=OURS).body) == []
 
 
+def test_the_first_and_the_last_placed_namespace_have_everybody_list_anew(new_door: Callable[[], Door]) -> None:
+    """What was listed while all was stored says nothing of what is on clusters, nor the other way round."""
+    door = new_door()
+    owner = door.person("olga", Role.OWNER)
+    assert owner.post("/api/v1/namespaces", {"metadata": {"name": "here"}}).status == 201
+    for name in ("one", "two"):
+        assert owner.post(path("here"), made(name)).status == 201
+    stored = owner.get(ALL, labelSelector=OURS, limit=1).body["metadata"]
+    with owner.watch(ALL, labelSelector=OURS, resourceVersion=stored["resourceVersion"]) as watch:
+        where = door.place(owner, f"{door.name}-a")
+        assert watch.until_end()[-1]["object"]["reason"] == "Expired"
+    refused = owner.get(ALL, labelSelector=OURS, limit=1, **{"continue": stored["continue"]})
+    assert (refused.status, refused.reason) == (410, "Expired"), refused.body
+    assert owner.watch(ALL, labelSelector=OURS, resourceVersion=stored["resourceVersion"]).status == 410
+    for name in ("one", "two"):
+        assert owner.post(path(where), made(name)).status == 201
+    placed = owner.get(ALL, labelSelector=OURS, limit=1).body["metadata"]
+    assert owner.delete(f"/api/v1/namespaces/{where}").status == 200
+    for gone in (False, True):
+        if gone:
+            door.until(lambda: phase_of(owner, where) == "")
+        refused = owner.get(ALL, labelSelector=OURS, limit=1, **{"continue": placed["continue"]})
+        assert (refused.status, refused.reason) == (410, "Expired"), refused.body
+        assert owner.watch(ALL, labelSelector=OURS, resourceVersion=placed["resourceVersion"]).status == 410
+
+
 def test_what_is_closed_is_shown_by_nothing_from_the_moment_on(owner: Caller, places: list[str]) -> None:
     """GW5: before any worker has told the cluster, and before the Namespace itself says so."""
     for where in places:
