@@ -17,14 +17,17 @@ from django.db import transaction
 from django.utils import timezone
 
 from kube.quota import storedbytes, tenantquotas
-from kube.quota.podresources import amounts
+from kube.quota.placedusage import read_placed_usage
+from kube.quota.podresources import add, amounts
+from kube.quota.quantities import Quantity
+from kube.quota.reservations import written
 from kube.quota.usage import Scope, read_scopes
 from kube.requests.logicalclusters import ROOT, space_of
 from kube.requests.names import SYSTEM_TENANT
 from store import synchronous
 from store.types import Create, Key, Range, Update
 from tenants.clusters.objects import tier_of_namespace
-from tenants.models import Tenant, Tier
+from tenants.models import Cluster, Phase, Tenant, Tier
 
 _VERSION: Final = f"{tenantquotas.GROUP}/{tenantquotas.VERSION}"
 
@@ -56,6 +59,45 @@ def namespace_quotas(tenant: str) -> list[QuotaUse]:
     """The quotas of the namespaces of a tenant's space, by namespace and name."""
     listing = synchronous.listing(Range(space_of(tenant), "", "resourcequotas"))
     return [_use(orjson.loads(stored.data)) for stored in listing.items]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedUse:
+    """What a namespace on a cluster takes of the tenant's quota, as of the last look; nothing before there was one."""
+
+    cluster: str
+    namespace: str
+    workspace: str
+    used: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterUse:
+    """What a tenant takes of its quota on one cluster: the sum of its namespaces there."""
+
+    cluster: str
+    used: Mapping[str, str]
+    namespaces: tuple[PlacedUse, ...]
+
+
+def placed_use(tenant: Tenant) -> list[ClusterUse]:
+    """Which of a tenant's placed namespaces uses what, cluster by cluster."""
+    listing = synchronous.listing(Range(space_of(tenant.name), *tenantquotas.PLACED_USAGES))
+    counted = {stored.key.name: read_placed_usage(orjson.loads(stored.data)).counted for stored in listing.items}
+    rows = tenant.workspaces.filter(cluster__kind=Cluster.Kind.EXTERNAL).exclude(phase=Phase.DELETED)
+    there: dict[str, list[PlacedUse]] = {}
+    sums: dict[str, dict[str, Quantity]] = {}
+    for cluster, namespace, name in rows.order_by("cluster__name", "k8s_namespace").values_list(
+        "cluster__name", "k8s_namespace", "name"
+    ):
+        used = counted.get(namespace, {})
+        place = PlacedUse(cluster=cluster, namespace=namespace, workspace=name, used=written(used))
+        there.setdefault(cluster, []).append(place)
+        sums[cluster] = add(sums.get(cluster, {}), used)
+    return [
+        ClusterUse(cluster=cluster, used=written(sums[cluster]), namespaces=tuple(places))
+        for cluster, places in there.items()
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

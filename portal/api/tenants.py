@@ -52,7 +52,7 @@ from portal.api.serializers.workspaces import (
 from portal.http.actors import person_named
 from tenants import selectors, services
 from tenants.models import Membership, Role, Tenant, TenantState
-from tenants.quotas import stored_use, tenant_quota
+from tenants.quotas import placed_use, stored_use, tenant_quota
 from tenants.rights import tenant_locked
 
 
@@ -388,6 +388,7 @@ class TenantQuota(Endpoint):
 
     @staticmethod
     def _shown(request: Request, name: str) -> dict[str, Any]:
+        tenant = selectors.tenant_visible_to(api_actor(request), name)
         found = selectors.workspaces_page(api_actor(request), tenant=name, limit=200).rows
         quota = tenant_quota(name)
         shown: dict[str, Any] = QuotaSerializer(
@@ -397,6 +398,7 @@ class TenantQuota(Endpoint):
                 "scopes": [str(scope) for scope in quota.scopes],
                 "beyond": quota.beyond,
                 "stored_bytes": stored_use(name),
+                "clusters": placed_use(tenant),
                 "workspaces": found,
             }
         ).data

@@ -20,7 +20,7 @@ from portal.pages.meters import limits_of, meters_of
 from portal.views.actions import render_action
 from tenants import selectors, services
 from tenants.models import Role
-from tenants.quotas import namespace_quotas, stored_use, tenant_quota
+from tenants.quotas import namespace_quotas, placed_use, stored_use, tenant_quota
 from tenants.rights import require_operator, role_at_least, role_of
 from tenants.usage import quota_forecast
 
@@ -49,6 +49,17 @@ def tenant_quota_page(request: HttpRequest, name: str) -> HttpResponse:
         "rows": [
             {"namespace": each.namespace, "name": each.name, "limits": limits_of(each.hard, each.used)}
             for each in namespace_quotas(name)
+        ],
+        "clusters": [
+            {
+                "name": each.cluster,
+                "limits": limits_of(quota.hard, each.used),
+                "namespaces": [
+                    {"namespace": one.namespace, "workspace": one.workspace, "limits": limits_of(quota.hard, one.used)}
+                    for one in each.namespaces
+                ],
+            }
+            for each in placed_use(found)
         ],
         "listed": "Quotas of namespaces",
         "refusals": requests_refused_by(name, _STEPS, since=since, limit=_SHOWN) if reads_all else [],

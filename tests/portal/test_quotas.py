@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import orjson
@@ -12,7 +13,7 @@ from audit.models import AuditEntry
 from store import synchronous
 from store.types import Create, Key, Update
 from tenants.clusters.objects import TIER_ANNOTATION, WORKSPACE_LABEL
-from tenants.models import User
+from tenants.models import Cluster, User
 from tenants.policies import TIER_LIMITS
 from tenants.quotas import missing_tenant_quotas_create, tenant_quota, tenant_quota_key
 from tests import factories
@@ -101,6 +102,42 @@ def test_the_page_shows_who_uses_what_and_what_was_refused(acme: House, operator
     assert signed_in(operator).post(change, {"hard": "pods: 8"}).status_code == 302
     stored = synchronous.get(Key("root:acme", "tenancy.tenantry.io", "tenantquotas", "", "quota"))
     assert stored is not None and orjson.loads(stored.data)["spec"] == {"hard": {"pods": "8"}}
+
+
+def test_who_uses_what_on_clusters_is_shown_with_the_sums(acme: House, globex: House, operator: User) -> None:
+    """By cluster and by namespace, as it was counted there; a namespace that nobody has looked at uses nothing yet."""
+    put(signed_in(operator), {"pods": "50", "requests.cpu": "20", "count/configmaps": "9"})
+    first = acme.workspace
+    second = factories.workspace(acme.tenant, acme.editor, cluster=first.cluster)
+    third = factories.workspace(acme.tenant, acme.editor, cluster=factories.cluster("nyc-1"))
+    stored = factories.workspace(acme.tenant, acme.editor, cluster=factories.cluster("own", kind=Cluster.Kind.EMBEDDED))
+    for tenant, workspace, counted in (
+        ("acme", first, {"pods": "3", "requests.cpu": "1500m"}),
+        ("acme", second, {"pods": "4", "requests.cpu": "700m", "count/configmaps": "2"}),
+        ("globex", globex.workspace, {"pods": "41"}),
+    ):
+        body = {"metadata": {"name": workspace.k8s_namespace}, "counted": counted, "turn": 1, "objects": 7}
+        key = Key(f"root:{tenant}", "tenancy.tenantry.io", "placedusages", "", workspace.k8s_namespace)
+        synchronous.commit([Create(key, body)])
+    shown = signed_in(acme.viewer).get(API).json()["clusters"]
+    assert [(each["cluster"], each["used"]) for each in shown] == [
+        ("fra-1", {"pods": "7", "requests.cpu": "2200m", "count/configmaps": "2"}),
+        ("nyc-1", {}),
+    ]
+    by_namespace = {row["namespace"]: (row["workspace"], row["used"]) for each in shown for row in each["namespaces"]}
+    assert by_namespace == {
+        first.k8s_namespace: (first.name, {"pods": "3", "requests.cpu": "1500m"}),
+        second.k8s_namespace: (second.name, {"pods": "4", "requests.cpu": "700m", "count/configmaps": "2"}),
+        third.k8s_namespace: (third.name, {}),
+    }
+    page = signed_in(acme.viewer).get(reverse("tenant-quota", args=["acme"])).content.decode()
+    cards = {card.partition("</h2>")[0]: card for card in page.split('<h2 id="on-')[1:]}
+    assert sorted(name.partition('"')[0] for name in cards) == ["fra-1", "nyc-1"]
+    (fra,) = [card for name, card in cards.items() if name.startswith("fra-1")]
+    for row in (first, second):
+        assert row.k8s_namespace in fra and row.name in fra
+    assert "All together" in fra and third.k8s_namespace not in fra and stored.k8s_namespace not in page
+    assert "41" not in {word.strip() for word in re.split(r"<[^>]*>", page)}, "another tenant's"
 
 
 def test_lowering_below_the_use_says_so_and_the_console_shows_it(acme: House, operator: User) -> None:

@@ -142,6 +142,22 @@ class StoredUseSerializer(serializers.Serializer[Any]):
     hard = serializers.IntegerField(help_text="from `stored_mebibytes` of its tiers; 0 where nothing bounds it")
 
 
+class PlacedUseSerializer(serializers.Serializer[Any]):
+    """What one namespace on a cluster takes of the tenant's quota, as of the last look."""
+
+    namespace = serializers.CharField()
+    workspace = serializers.CharField()
+    used = serializers.DictField(child=serializers.CharField())
+
+
+class ClusterUseSerializer(serializers.Serializer[Any]):
+    """What the tenant takes of its quota on one cluster, and which of its namespaces there does."""
+
+    cluster = serializers.CharField()
+    used = serializers.DictField(child=serializers.CharField())
+    namespaces = PlacedUseSerializer(many=True)
+
+
 class QuotaSerializer(serializers.Serializer[Any]):
     """What a tenant may hold and what it holds, by resource name, and the hard limits of its workspaces."""
 
@@ -155,6 +171,7 @@ class QuotaSerializer(serializers.Serializer[Any]):
         child=serializers.CharField(), help_text="what is used of the names of which more is used than may be"
     )
     stored_bytes = StoredUseSerializer()
+    clusters = ClusterUseSerializer(many=True)
     workspaces = QuotaOfWorkspaceSerializer(many=True)
 
 
