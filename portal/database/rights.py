@@ -16,12 +16,13 @@ from typing import Any, Final
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
-from django.db import DEFAULT_DB_ALIAS, connections, transaction
+from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.migrations.loader import MigrationLoader
 from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict
 
 from portal.database.base import SCOPED_ROLE
+from portal.database.undisturbed import undisturbed
 
 _ALL: Final = "SELECT, INSERT, UPDATE, DELETE"
 _READ: Final = "SELECT"
@@ -203,12 +204,16 @@ def rights_apply(alias: str = DEFAULT_DB_ALIAS) -> None:
             return
         roles = [SCOPED_ROLE] if product in {"", owner} else [product, SCOPED_ROLE]
         _make_roles(cursor, owner, product, str(login.get("password") or ""))
-    with transaction.atomic(using=alias), connection.cursor() as cursor:
-        cursor.execute("SET LOCAL lock_timeout = '30s'")
-        for statement in _statements(roles, there):
-            cursor.execute(statement)
-        if "django_migrations" in there:
-            cursor.execute(sql.SQL("COMMENT ON TABLE django_migrations IS {}").format(mark))
+
+    def grant() -> None:
+        with connection.cursor() as cursor:
+            for statement in _statements(roles, there):
+                cursor.execute(statement)
+            if "django_migrations" in there:
+                cursor.execute(sql.SQL("COMMENT ON TABLE django_migrations IS {}").format(mark))
+
+    # Processes of the release before hold these tables, and others, in any order.
+    undisturbed(grant, alias=alias)
 
 
 def _is_ahead(connection: Any) -> bool:

@@ -54,7 +54,8 @@ def cluster_join(*, name: str, client_url: str = "", approve: bool = False, pati
     with client.ApiClient(configuration) as connection:
         key, certificate = _certificate(client.CertificatesV1Api(connection), approve=approve, patience=patience)
     kubeconfig = _kubeconfig(configuration, key, certificate)
-    if known is not None and known.sealed_credential:
+    if known is not None and (known.sealed_credential or known.identity):
+        # What operators have said of it stays, also where its credential was wiped.
         cluster_credential_rotate(actor=_ACTOR, name=name, kubeconfig=kubeconfig)
         done = "has a new credential"
     else:

@@ -59,12 +59,12 @@ class Installation:
             "TENANTRY_SEALING_KEYS": self.sealing_key,
         }
 
-    def begin(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start a command and do not wait for it."""
+    def begin(self, *arguments: str, **given: str) -> subprocess.Popen[str]:
+        """Start a command and do not wait for it, with these variables."""
         return subprocess.Popen(
             [sys.executable, "manage.py", *arguments],
             cwd=ROOT,
-            env=self.environment,
+            env={**self.environment, **given},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -17,7 +17,7 @@ import pytest
 from cryptography.fernet import Fernet
 
 from tests.backup.conftest import PEOPLE, Installation
-from tests.databases import ROOT
+from tests.databases import OWNER, ROOT
 from tests.story.product import eventually
 
 Install = Callable[..., Installation]
@@ -184,6 +184,102 @@ def test_nothing_damaged_foreign_or_of_another_release_is_touched_with(
     house.manage("backup", str(later))
     assert "another release" in house.refused("restore", str(later), "--replace")
     assert state(house) == before
+
+
+def structure(house: Installation) -> list[tuple[object, ...]]:
+    """Tables, columns, rights and migrations: what a refused restore must not touch either."""
+    return house.ask(
+        "SELECT 'column', table_name::text, column_name::text FROM information_schema.columns WHERE table_schema = 'public'"
+        " UNION ALL SELECT 'migration', app, name FROM django_migrations"
+        " UNION ALL SELECT 'rights', relname::text, relacl::text FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+        " UNION ALL SELECT 'mark', '', obj_description('django_migrations'::regclass) ORDER BY 1, 2, 3"
+    )
+
+
+LAST = "SELECT app, name FROM django_migrations WHERE app = 'tenants' ORDER BY name DESC LIMIT 1"
+
+
+def of_an_older_release(other: Installation) -> None:
+    """It lacks the last migration."""
+    ((app, name),) = other.ask(LAST)
+    other.change(f"DELETE FROM django_migrations WHERE app = '{app}' AND name = '{name}'")
+
+
+def of_a_later_release(other: Installation) -> None:
+    other.change("INSERT INTO django_migrations (app, name, applied) VALUES ('tenants', '9999_later', now())")
+
+
+def with_tables_of_others(other: Installation) -> None:
+    other.change("CREATE TABLE accounting (id int)")
+
+
+def older_and_with_tables_of_others(other: Installation) -> None:
+    of_an_older_release(other)
+    with_tables_of_others(other)
+
+
+def as_it_is(_other: Installation) -> None:
+    """A good one."""
+
+
+@pytest.mark.parametrize(
+    ("made", "arguments", "why"),
+    [
+        (as_it_is, (), "is not empty, and the backup is not of it"),
+        (as_it_is, ("--replace", "--operator", "nobody@platform.test"), "is no active operator of the backup"),
+        (as_it_is, ("--replace", "--operator", "alice@acme.test"), "is no active operator of the backup"),
+        (of_an_older_release, (), "is not empty, and the backup is not of it"),
+        (of_an_older_release, ("--replace", "--operator", "alice@acme.test"), "is no active operator of the backup"),
+        (of_a_later_release, ("--replace",), "The database is of a later release (by tenants.9999_later)"),
+        (with_tables_of_others, ("--replace",), "has not the tables of the backup (accounting)"),
+        (older_and_with_tables_of_others, ("--replace",), "has not the tables of the backup (accounting)"),
+    ],
+)
+def test_everything_is_judged_before_anything_is_changed(
+    house: Installation,
+    install: Install,
+    tmp_path: Path,
+    made: Callable[[Installation], None],
+    arguments: tuple[str, ...],
+    why: str,
+) -> None:
+    """A database that cannot be restored into is neither migrated nor closed, and its rights are what they were."""
+    file = tmp_path / "a.backup"
+    house.manage("backup", str(file))
+    other = install()
+    other.manage("shell", code=PEOPLE)
+    made(other)
+    before = state(other), structure(other)
+    assert why in other.refused("restore", str(file), *arguments)
+    assert (state(other), structure(other)) == before
+
+
+def test_a_database_with_tables_of_others_alone_is_not_made_ready(
+    house: Installation, install: Install, tmp_path: Path
+) -> None:
+    file = tmp_path / "a.backup"
+    house.manage("backup", str(file))
+    other = install()
+    other.change("DROP SCHEMA public CASCADE")
+    other.change("CREATE SCHEMA public")
+    with_tables_of_others(other)
+    assert "(accounting)" in other.refused("restore", str(file), "--replace")
+    assert other.ask("SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace") == [("accounting",)]
+    other.change("DROP TABLE accounting")
+    other.manage("restore", str(file), "--operator", "OPERATOR@platform.test")
+    assert other.ask("SELECT count(*) FROM users") == [(2,)]
+
+
+def test_a_restore_by_another_than_the_tables_owner_is_refused_open(house: Installation, tmp_path: Path) -> None:
+    """It could fill no table: said before the doors are closed."""
+    file = tmp_path / "a.backup"
+    house.manage("backup", str(file))
+    before = state(house), structure(house)
+    process = house.begin("restore", str(file), **{OWNER: house.database})
+    _, errors = process.communicate(timeout=400)
+    assert process.returncode == 1
+    assert "belong to somebody else" in errors
+    assert (state(house), structure(house)) == before
 
 
 def test_a_restore_that_is_killed_leaves_what_was_there_closed_and_is_run_again(

@@ -109,6 +109,15 @@ def test_it_asks_and_the_owner_approves_and_the_credential_is_renewed_in_time(in
     assert "has a new credential" in join()
     owner.join()
     assert len(requests(inside)) == 2
+    # A credential that was wiped is given again, and what an operator has said of the cluster stays.
+    said = {"tenant_role": "tenantry-tenant-view", "limits_events": True, "is_default": True}
+    Cluster.objects.update(sealed_credential=None, credential_expires_at=None, **said)
+    owner = approver(inside, set(requests(inside)))
+    assert "has a new credential" in join()
+    owner.join()
+    kept = Cluster.objects.get(name="local")
+    assert kept.sealed_credential
+    assert {name: getattr(kept, name) for name in said} == said
 
 
 def test_without_a_word_of_the_owner_nothing_is_registered(inside: KubeApiserver) -> None:
