@@ -245,24 +245,25 @@ class History:
         return max((gap for earlier, later, gap in self._gaps() if not self._restores_in(earlier, later)), default=0.0)
 
     def closed_by(self) -> dict[str, float]:
-        """The longest time without an acknowledged write by what went on meanwhile; behind a restore, until it was opened.
+        """The longest time without an acknowledged write by what went on meanwhile; of a restore, until it was opened.
 
-        Where several faults went on, it is told of each of them.
+        Where several faults went on, it is told of each of them. Those who write are operators, whom a restore lets in
+        first: tenants are shut out until the end.
         """
         longest: dict[str, float] = {}
+        for restore in self.restores:
+            until = restore.opened or max((each.until for each in self.eras), default=restore.ended)
+            longest["restore"] = max(until - restore.begun, longest.get("restore", 0.0))
         for earlier, later, gap in self._gaps():
-            kinds = {each.kind for each in self.hurts if earlier < each.ended and later > each.begun}
             if self._restores_in(earlier, later):
-                kinds = {"restore"}
-            for kind in kinds:
+                continue
+            for kind in {each.kind for each in self.hurts if earlier < each.ended and later > each.begun} - {"restore"}:
                 longest[kind] = max(gap, longest.get(kind, 0.0))
         return longest
 
     def _gaps(self) -> Iterator[tuple[float, float, float]]:
-        """From one acknowledged write to the next, or to the end of what is known."""
+        """From one acknowledged write to the next."""
         ends = sorted(each.ended for each in self.writes if each.outcome == "kept")
-        if ends and any(not each.opened for each in self.restores):
-            ends.append(max(ends[-1], *(each.until for each in self.eras)))
         for earlier, later in itertools.pairwise(ends):
             yield earlier, later, later - earlier
 
