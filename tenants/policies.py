@@ -7,6 +7,9 @@ said.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any, Final
 
 import orjson
@@ -19,7 +22,7 @@ from kube.quota.tenantquotas import GROUP
 from kube.requests.logicalclusters import ROOT, space_of
 from store import synchronous
 from store.types import Create, Key, PreconditionFailed, Update
-from tenants.models import RecordingMode, Tenant, Tier, Workspace
+from tenants.models import Cluster, Phase, RecordingMode, Tenant, Tier, Workspace
 
 OF_TIERS: Final = (GROUP, "tierpolicies")
 OF_TENANTS: Final = (GROUP, "tenantpolicies")
@@ -31,6 +34,42 @@ _RECORDING: Final = "recording"
 def tier_policies_key(tier: str) -> Key:
     """Where a tier's rules are kept."""
     return Key(ROOT, *OF_TIERS, "", tier)
+
+
+FRESH: Final = timedelta(days=1)
+"""A cluster that has asked within it is taken for one that asks: nobody tells when it stops."""
+
+
+class Enforcement(StrEnum):
+    """Where a policy is enforced."""
+
+    ALWAYS = "always"
+    """By the admission of every write: the objects are stored here."""
+    WEBHOOK = "webhook"
+    """At the door, and by the cluster itself, which asks whoever writes there."""
+    DOOR = "door"
+    """At the door alone: what controllers of the cluster make, and who goes past the door, is not asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Enforced:
+    """Where the policies of a tenant are enforced on one of its clusters, and when that has last asked."""
+
+    cluster: str
+    enforced: Enforcement
+    last_asked: datetime | None
+
+
+def policies_enforced(tenant: Tenant, now: datetime) -> list[Enforced]:
+    """What is so on each cluster that a tenant has workspaces on: not what is configured, but who has asked."""
+    rows = Cluster.objects.filter(workspaces__in=tenant.workspaces.exclude(phase=Phase.DELETED)).distinct()
+    found = []
+    for name, kind, asked in rows.order_by("name").values_list("name", "kind", "admission_asked_at"):
+        enforced = Enforcement.ALWAYS
+        if kind == Cluster.Kind.EXTERNAL:
+            enforced = Enforcement.WEBHOOK if asked and now - asked < FRESH else Enforcement.DOOR
+        found.append(Enforced(name, enforced, asked))
+    return found
 
 
 def tenant_policies_key(tenant: str) -> Key:

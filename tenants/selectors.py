@@ -307,12 +307,6 @@ def tiers_of(tenant: Tenant) -> list[Tier]:
     return list(Tier.objects.filter(workspaces__in=_present(tenant)).distinct().order_by("position", "name"))
 
 
-def clusters_of(tenant: Tenant) -> list[Cluster]:
-    """The registered clusters that a tenant's workspaces are on."""
-    found = Cluster.objects.filter(kind=Cluster.Kind.EXTERNAL, workspaces__in=_present(tenant))
-    return list(found.defer("sealed_credential").distinct().order_by("name"))
-
-
 def _present(tenant: Tenant) -> QuerySet[Workspace]:
     return tenant.workspaces.exclude(phase=Phase.DELETED)
 

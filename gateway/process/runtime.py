@@ -20,6 +20,7 @@ from access.requestlimits import TenantThrottle
 from access.tenantlimits import TenantLimits
 from audit.requestlog.records import RequestLog
 from gateway.options import Options
+from gateway.process.askingclusters import AskingClusters
 from gateway.process.auditlog import AuditLog
 from gateway.process.fairexecutor import FairExecutor
 from gateway.process.heavyrequests import HeavyRequests
@@ -80,6 +81,7 @@ class Runtime:
     recordings: Recordings
     service_account_keys: KeyFiles
     accounts: ServiceAccountAuthenticator
+    asking_clusters: AskingClusters
     audit_log: AuditLog | None = None
     heavy: HeavyRequests | None = None
     siblings: Siblings | None = None

@@ -30,6 +30,7 @@ from audit.requestlog.records import RequestLog
 from gateway.controllers import manager
 from gateway.http.certificates import Certificates
 from gateway.options import Options
+from gateway.process.askingclusters import AskingClusters
 from gateway.process.auditlog import AuditLog, read_policy_file
 from gateway.process.fairexecutor import shorten_switch_interval
 from gateway.process.heavyrequests import HeavyRequests
@@ -129,7 +130,7 @@ async def build_runtime(
             options.database_url, reads_in_full=options.reads_in_full, day_bytes=options.requests_day_bytes
         )
         reports = StreamReports(options.database_url, open_streams)
-        audit_log = _audit_log(options)
+        audit_log, asking = _audit_log(options), AskingClusters(options.database_url)
         throttle = TenantThrottle(options.tenant_limits.shared_by(options.workers), open_streams.of)
         tenant_limits = TenantLimits(store, throttle, options.tenant_limits, options.workers)
         runtime = Runtime(
@@ -155,6 +156,7 @@ async def build_runtime(
                 PlacedQuota(admission.placed_quotas),
             ),
             audit=requests,
+            asking_clusters=asking,
             audit_log=audit_log,
             tenants=TenantServices(),
             placements=placements,
@@ -192,6 +194,7 @@ async def build_runtime(
         await clusters.start()
         requests.start()
         reports.start()
+        asking.start()
         if audit_log is not None:
             audit_log.start()
         try:
@@ -231,6 +234,7 @@ async def build_runtime(
             if runtime.heavy is not None:
                 await runtime.heavy.close()
             await recordings.stop()
+            await asking.stop()
             await reports.stop()
             await requests.stop()
             if audit_log is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -15,7 +16,7 @@ from portal.api.permissions import api_actor, api_operator, require_tenant
 from portal.api.serializers.policies import PoliciesRequest, TenantPoliciesSerializer, TrialSerializer
 from tenants import selectors, services
 from tenants.models import Tenant
-from tenants.policies import policy_for
+from tenants.policies import policies_enforced, policy_for
 from tenants.rights import tenant_locked
 
 
@@ -96,7 +97,7 @@ def _shown(tenant: Tenant) -> dict[str, Any]:
         {"tier": tier.name if tier else "", "policies": as_document(rules_of(policy_for(tenant, tier)))}
         for tier in tiers
     ]
-    clusters = [{"cluster": cluster.name, "enforced": "door"} for cluster in selectors.clusters_of(tenant)]
+    clusters = policies_enforced(tenant, timezone.now())
     answer = {"policies": tenant.policies, "effective": effective, "clusters": clusters}
     shown: dict[str, Any] = TenantPoliciesSerializer(answer).data
     return shown

@@ -9,6 +9,7 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
 from access.policytrials import Trial, tenant_policies_try, tier_policies_try
@@ -19,7 +20,7 @@ from portal.pages.forms import add_status_error
 from portal.pages.policyforms import PoliciesForm, rules_in_words
 from portal.views.actions import form_status, render_action
 from tenants import selectors, services
-from tenants.policies import policy_for
+from tenants.policies import policies_enforced, policy_for
 from tenants.rights import require_operator
 
 _TEXT = "One a line. Empty: as without the rule; * is anything, - is nothing. What is there already stays."
@@ -42,7 +43,7 @@ def tenant_objects(request: HttpRequest, name: str) -> HttpResponse:
             }
             for tier in (*selectors.tiers_of(tenant), None)
         ],
-        "clusters": selectors.clusters_of(tenant),
+        "clusters": policies_enforced(tenant, timezone.now()),
     }
     return render(request, "pages/tenants/objects.html", context)
 

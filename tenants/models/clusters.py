@@ -121,7 +121,8 @@ class Cluster(models.Model):
     ``unclaimed_namespaces`` those that carry our labels and belong to nobody, ``credential_kinds`` what people may be
     given for its workspaces, the recommended one first, ``checks`` the findings of the last self-check. ``identity`` is
     the UID of its namespace ``kube-system``, empty until it has said so;
-    ``version``, ``latency_ms``, ``last_seen_at`` and ``unreached_since`` are what the last probes brought.
+    ``version``, ``latency_ms``, ``last_seen_at`` and ``unreached_since`` are what the last probes brought;
+    ``admission_asked_at`` is when it has last asked the webhook of admission, as the API servers tell within a minute.
     """
 
     class Kind(models.TextChoices):
@@ -156,6 +157,7 @@ class Cluster(models.Model):
     last_error = models.CharField(max_length=512, blank=True, editable=False)
     last_seen_at = models.DateTimeField(null=True, editable=False)
     away_until = models.DateTimeField(null=True, editable=False)
+    admission_asked_at = models.DateTimeField(null=True, editable=False)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     class Meta:

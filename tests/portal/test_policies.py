@@ -19,7 +19,7 @@ from kube.policies.violations import KINDS
 from store import synchronous
 from store.types import Create, Key
 from tenants.clusters.objects import ACCOUNTS
-from tenants.models import Status, Tenant, Tier, User
+from tenants.models import Cluster, Status, Tenant, Tier, User
 from tenants.services import cluster_register
 from tests import factories
 from tests.hostilecluster import HostileCluster, hostile_cluster
@@ -121,6 +121,35 @@ def test_the_pages_take_lines_and_no_json(acme: House, operator: User, tier: Tie
         assert signed_in(person).get(reverse("tenant-policies-change", args=["acme"])).status_code == 403
         seen = signed_in(person).get(reverse("tenant-objects", args=["acme"])).content.decode()
         assert "docker.io/library" in seen and "Change rules" not in seen
+
+
+def test_where_the_rules_hold_is_told_as_it_is(acme: House) -> None:
+    """Not what a cluster might be configured to do: whether it has asked, and when (GW17)."""
+    Cluster.objects.update(admission_asked_at=None)
+    now = timezone.now()
+    for name, kind, asked in (
+        ("asks", Cluster.Kind.EXTERNAL, now - timedelta(minutes=3)),
+        ("asked-once", Cluster.Kind.EXTERNAL, now - timedelta(days=9)),
+        ("here", Cluster.Kind.EMBEDDED, None),
+    ):
+        factories.workspace(
+            acme.tenant, acme.editor, cluster=factories.cluster(name, kind=kind, admission_asked_at=asked)
+        )
+    factories.cluster("elsewhere", admission_asked_at=now)
+    told = {each["cluster"]: each for each in signed_in(acme.viewer).get(API).json()["clusters"]}
+    assert {name: each["enforced"] for name, each in told.items()} == {
+        "fra-1": "door",
+        "asks": "webhook",
+        "asked-once": "door",
+        "here": "always",
+    }
+    assert {name for name, each in told.items() if each["last_asked"]} == {"asks", "asked-once"}
+    page = signed_in(acme.viewer).get(reverse("tenant-objects", args=["acme"])).content.decode()
+    rows = {row.partition("</dt>")[0]: row for row in page.split("<dt>")}
+    assert "whoever writes there: it asked" in rows["asks"] and "door only" not in rows["asks"]
+    assert "door only" in rows["fra-1"] and "has never asked" in rows["fra-1"]
+    assert "door only" in rows["asked-once"] and "not since" in rows["asked-once"]
+    assert "Always" in rows["here"] and "Always" in rows["Namespaces that are no workspace"]
 
 
 # What is tried looks at whatever is there, and says what it has not looked at.

@@ -50,6 +50,8 @@ async def serve(runtime: Runtime, request: Request) -> Response:
     try:
         async with asyncio.timeout(patience(request.query.get("timeout", ""))):
             await runtime.require_trustworthy()
+            if hook == "admit":
+                runtime.asking_clusters.note(cluster)
             answer = await _HOOKS[hook](runtime, request, cluster, body)
     except TimeoutError:
         raise Timeout("the review was not answered within half of the timeout that the cluster gives") from None

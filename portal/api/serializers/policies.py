@@ -8,6 +8,7 @@ from rest_framework import serializers
 
 from kube.policies.policy import LISTS, RULES
 from portal.api.serializers.base import RequestSerializer
+from tenants.policies import Enforcement
 
 
 class PoliciesSerializer(RequestSerializer):
@@ -38,10 +39,16 @@ class PoliciesOfTierSerializer(serializers.Serializer[Any]):
 
 
 class EnforcementSerializer(serializers.Serializer[Any]):
-    """Where a policy is enforced on a cluster."""
+    """Where the policies are enforced on a cluster: as it has asked, whatever is configured there."""
 
     cluster = serializers.CharField()
-    enforced = serializers.ChoiceField(choices=["door"])
+    enforced = serializers.ChoiceField(
+        choices=list(Enforcement),
+        help_text="`always` where objects are stored here, `webhook` where the cluster has asked within a day, else `door`",
+    )
+    last_asked = serializers.DateTimeField(
+        allow_null=True, help_text="when the cluster last asked what may be written, within a minute; null: never"
+    )
 
 
 class TenantPoliciesSerializer(serializers.Serializer[Any]):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.utils import timezone
 
 from audit.models import ApiRequest
+from tenants.policies import policies_enforced
 from tenants.services import tenant_policies_change, tenant_quota_change
 from tests.gateway.callers import Answer, eventually
 from tests.gateway.webhooks.conftest import Asking, Customer, account
@@ -139,6 +142,21 @@ def test_two_changes_of_one_version_are_not_taken_for_one(asking: Asking, acme: 
         assert admit(asking, acme.namespace, revised(made, "1", cpu), old=first)["allowed"] is allowed, cpu
         assert used(asking, acme) == {"requests.cpu": taken}
     assert not admit(asking, acme.namespace, revised(made, "1", "6"), old=first, dryRun=True)["allowed"]
+
+
+def test_that_a_cluster_asks_is_known_by_its_asking(asking: Asking, acme: Customer) -> None:
+    """Not by its credential, nor by the other webhooks, which judge no object (AD5)."""
+
+    def enforced() -> tuple[str, bool]:
+        (found,) = policies_enforced(acme.tenant, timezone.now())
+        return found.enforced, found.last_asked is not None
+
+    assert asking.ask("authenticate", {}).status == 400
+    assert enforced() == ("door", False)
+    assert admit(asking, acme.namespace, pod())["allowed"]
+    assert eventually(lambda: enforced() == ("webhook", True))
+    (later,) = policies_enforced(acme.tenant, timezone.now() + timedelta(days=2))
+    assert (later.enforced, later.last_asked is not None) == ("door", True)
 
 
 def test_a_dry_run_is_judged_and_keeps_nothing(asking: Asking, acme: Customer) -> None:
