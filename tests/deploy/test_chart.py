@@ -192,7 +192,10 @@ def test_manifests_name_only_what_there_is(name: str, secrets: list[Manifest]) -
     for part, template in pods(objects):
         for container in template["spec"]["containers"]:
             if container["image"].startswith("tenantry") or "/tenantry" in container["image"]:
-                for variable in {*configuration, *(each["name"] for each in container.get("env", ()))} - {"POD_IP"}:
+                for variable in {*configuration, *(each["name"] for each in container.get("env", ()))} - {
+                    "POD_IP",
+                    "BACKUP",
+                }:
                     assert {variable, variable.removesuffix("_FILE")} & read, variable
         for secret, key in mounted(template):
             assert key in {**given, **made}[secret], part
