@@ -29,6 +29,7 @@ OF_TENANTS: Final = (GROUP, "tenantpolicies")
 TIER_LIMITS: Final = (GROUP, "tierlimits")
 """Where it is kept, by tier, what its tenants may ask of an API server, and keep there."""
 _RECORDING: Final = "recording"
+_PROXIES: Final = "proxies"
 
 
 def tier_policies_key(tier: str) -> Key:
@@ -98,6 +99,16 @@ def kept_recording(data: bytes | None) -> RecordingMode:
     return RecordingMode(orjson.loads(data)["rules"].get(_RECORDING, RecordingMode.OFF) if data else RecordingMode.OFF)
 
 
+def tier_proxies_key(tier: str) -> Key:
+    """Where it is kept that a tier opens the proxy into its workspaces; there is none while it does not."""
+    return Key(ROOT, GROUP, "tierproxies", "", tier)
+
+
+def kept_proxies(data: bytes | None) -> bool:
+    """Whether the proxy is open, by an object of the store."""
+    return bool(data) and orjson.loads(data or b"{}")["rules"].get(_PROXIES) is True
+
+
 def policy_for(tenant: Tenant, tier: Tier | None) -> Policy:
     """What holds in the namespaces of a tenant that have this tier; ``None`` for those that have none."""
     layers = [read_rules(each.policies, "policies")[0] for each in (tier, tenant) if each is not None]
@@ -110,11 +121,12 @@ def policy_of_workspace(workspace: Workspace) -> Policy:
 
 
 def tier_show(tier: Tier) -> None:
-    """Tell the API servers a tier's policies, limits and recording, in the caller's transaction and last."""
+    """Tell the API servers a tier's policies, limits, recording and proxy, in the caller's transaction and last."""
     _show(tier_policies_key(tier.name), tier.policies)
     stored = {} if tier.stored_mebibytes is None else {storedbytes.SETTING: tier.stored_mebibytes}
     _show(Key(ROOT, *TIER_LIMITS, "", tier.name), {**tier.request_limits, **stored})
     _show(tier_recording_key(tier.name), {} if tier.recording == RecordingMode.OFF else {_RECORDING: tier.recording})
+    _show(tier_proxies_key(tier.name), {_PROXIES: True} if tier.proxies else {})
 
 
 def tenant_policies_show(tenant: Tenant) -> None:

@@ -88,7 +88,7 @@ def _charge(runtime: Runtime, principal: Principal, info: RequestInfo, cost: int
 
 def _handle(runtime: Runtime, request: Request, recheck: Recheck) -> Awaitable[Response | Stream]:
     info = request.info
-    if websockets.is_wanted(request):
+    if info.is_proxied or websockets.is_wanted(request):
         websockets.require_own_page(request)
     if info.is_resource:
         if is_for_cluster(info) and not runtime.placements.is_kept(info.cluster, info.namespace):

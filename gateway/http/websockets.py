@@ -58,12 +58,13 @@ def is_wanted(request: Request) -> bool:
 def require_own_page(request: Request) -> None:
     """Raise ``Forbidden`` for a page of another host whose browser shows its user's certificate.
 
-    Of all that a page can send elsewhere, a WebSocket alone can be read by it, and written to, unasked.
+    Of all that a page can send elsewhere, a WebSocket alone can be read by it, and written to, unasked; and what is proxied
+    may heed a form as well.
     """
     origin = request.headers.get(b"origin", b"")
     if origin and request.principal.authenticator == "x509" and _host_of(origin) != request.headers.get(b"host"):
         raise Forbidden(
-            "a WebSocket that a page of another host opens needs a token: a certificate is shown by any page"
+            "what a page of another host asks for needs a token: a certificate is shown to whatever any page opens"
         )
 
 

@@ -82,6 +82,8 @@ class Answer:
     headers: Headers
     length: int | None
     _exchange: Exchange
+    location: bytes = b""
+    """Where it sends its client, which is told to nobody unlooked at."""
 
     @property
     def chunks(self) -> AsyncIterator[bytes]:
@@ -142,15 +144,16 @@ class Upstream:
         token: str,
         audit_id: str,
         long_running: bool = False,
+        redirects: bool = False,
         permit: Permit | None = None,
         tenant: str = "",
     ) -> Answer:
         """Pass a request on; ``target`` is path and query as they came, inside the cluster.
 
         ``permit`` is asked after every wait that comes before the first byte. The body of a ``long_running`` one (watch,
-        log that follows) may pause for as long as it likes. A ``tenant`` holds no more connections than are left free for
-        others. Raises ``ServiceUnavailable`` while the cluster is away, ``ShareTaken`` for a tenant that holds too
-        much, ``BadGateway`` for an answer that is none, ``Timeout``.
+        log that follows) may pause for as long as it likes. ``redirects`` are for what is no API server's. A ``tenant``
+        holds no more connections than are left free for others. Raises ``ServiceUnavailable`` while the cluster is away,
+        ``ShareTaken`` for a tenant that holds too much, ``BadGateway`` for an answer that is none, ``Timeout``.
         """
         head = self._head(method, target, headers, token=token, audit_id=audit_id)
         if body or method in ("POST", "PUT", "PATCH"):
@@ -162,13 +165,13 @@ class Upstream:
         connection = self._take(tenant)
         if connection is not None:
             try:
-                return await self._exchange(connection, head, body, long_running=long_running)
+                return await self._exchange(connection, head, body, long_running=long_running, redirects=redirects)
             except BrokenExchange as error:
                 if method != "GET" or not error.unseen or error.late:
                     raise self._failure(error) from None
         try:
             connection = await self._connect(permit, tenant)
-            return await self._exchange(connection, head, body, long_running=long_running)
+            return await self._exchange(connection, head, body, long_running=long_running, redirects=redirects)
         except BrokenExchange as error:
             raise self._failure(error) from None
 
@@ -213,7 +216,7 @@ class Upstream:
         if long_running:
             exchange.patience = None
         exchange.told = self._failure
-        return Answer(exchange.status, incoming(answered), exchange.length, exchange)
+        return _answer(exchange, answered)
 
     def retire(self) -> None:
         """No more requests will come: hang up where nothing is under way, elsewhere as it ends."""
@@ -227,8 +230,10 @@ class Upstream:
         for connection in tuple(self._open):
             connection.abort()
 
-    async def _exchange(self, connection: Connection, head: bytes, body: bytes, *, long_running: bool) -> Answer:
-        exchange = connection.begin(head, body, patience=self._limits.answer_seconds)
+    async def _exchange(
+        self, connection: Connection, head: bytes, body: bytes, *, long_running: bool, redirects: bool
+    ) -> Answer:
+        exchange = connection.begin(head, body, patience=self._limits.answer_seconds, redirects=redirects)
         try:
             answered = await exchange.wait_for_head()
         except BrokenExchange as error:
@@ -242,7 +247,7 @@ class Upstream:
         if long_running:
             exchange.patience = None
         exchange.told = self._failure
-        return Answer(exchange.status, incoming(answered), exchange.length, exchange)
+        return _answer(exchange, answered)
 
     def _head(self, method: str, target: bytes, headers: Headers, *, token: str, audit_id: str) -> bytes:
         try:
@@ -375,3 +380,8 @@ class Upstream:
         return BadGateway(
             f'the cluster "{name}" gave no usable answer ({error}): whether the request took effect is unknown'
         )
+
+
+def _answer(exchange: Exchange, answered: Headers) -> Answer:
+    location = next((value for name, value in answered if name == b"location"), b"")
+    return Answer(exchange.status, incoming(answered), exchange.length, exchange, location)

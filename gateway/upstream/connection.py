@@ -209,6 +209,7 @@ class Connection(asyncio.Protocol):
         "_parser",
         "_raw",
         "_reading",
+        "_redirects",
         "_seen",
         "_silent_bytes",
         "_transport",
@@ -226,7 +227,7 @@ class Connection(asyncio.Protocol):
         self._parser: Any = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
         self._exchange: Exchange | None = None
-        self._upgrade = False
+        self._upgrade = self._redirects = False
         self._raw = False
         self._reading = True
         self._writable: asyncio.Event | None = None
@@ -246,10 +247,18 @@ class Connection(asyncio.Protocol):
         """Whether another exchange may begin."""
         return self._transport is not None and not self._transport.is_closing() and self._exchange is None
 
-    def begin(self, request: bytes, body: bytes, *, patience: float | None, upgrade: bool = False) -> Exchange:
-        """Send a request; ``upgrade`` says that it may be answered with 101."""
+    def begin(
+        self,
+        request: bytes,
+        body: bytes,
+        *,
+        patience: float | None,
+        upgrade: bool = False,
+        redirects: bool = False,
+    ) -> Exchange:
+        """Send a request; ``upgrade`` says that it may be answered with 101, ``redirects`` with a redirection."""
         exchange = self._exchange = Exchange(self, patience)
-        self._upgrade = upgrade
+        self._upgrade, self._redirects = upgrade, redirects
         self._seen = self._keep_alive = self._in_interim = False
         self._interim = 0
         self._begin_head()
@@ -352,7 +361,7 @@ class Connection(asyncio.Protocol):
             # The exchange hears of it once it is known where the other protocol begins.
             self._in_head = False
         elif self._exchange is not None:
-            length = _checked(status, headers)
+            length = _checked(status, headers, redirects=self._redirects)
             self._in_head = False
             self._keep_alive = self._parser.should_keep_alive()
             self._headers = []
@@ -458,11 +467,11 @@ class Connection(asyncio.Protocol):
         self._owner.on_idle(self)
 
 
-def _checked(status: int, headers: Headers) -> int | None:
+def _checked(status: int, headers: Headers, *, redirects: bool) -> int | None:
     """The length that the head promises; ``None`` for a body in chunks. Raises ``BrokenExchange``."""
     if not 200 <= status <= 599:
         raise BrokenExchange(f"it answers with {status}")
-    if 300 <= status < 400 and status != 304:
+    if 300 <= status < 400 and status != 304 and not redirects:
         # A redirect would lead a client past this server, its credentials in hand.
         raise BrokenExchange("it answers with a redirect")
     lengths = [value for name, value in headers if name == b"content-length"]

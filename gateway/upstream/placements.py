@@ -19,7 +19,7 @@ from kube.objects.publications import NAMESPACES
 from kube.requests.logicalclusters import is_tenant_space
 from store.interface import Store
 from store.types import Event, EventType, Key, Range, Stored
-from tenants.clusters.objects import CLUSTER_LABEL, WORKSPACE_LABEL
+from tenants.clusters.objects import CLUSTER_LABEL, WORKSPACE_LABEL, tier_of_namespace
 
 _MARK: Final = CLUSTER_LABEL.encode()
 _REMEMBERED: Final = 16_384
@@ -55,6 +55,12 @@ class Placement:
     def is_closed(self) -> bool:
         """Whether nobody may see what is in it."""
         return self.phase == SUSPENDED
+
+
+async def tier_of(store: Store, placement: Placement) -> str:
+    """The tier of a placed namespace, as this process has seen it last; empty where it has none."""
+    namespace = await store.get(Key(placement.space, "", "namespaces", "", placement.namespace), cached=True)
+    return tier_of_namespace(orjson.loads(namespace.data) if namespace is not None else None, None)
 
 
 class Placements:

@@ -48,6 +48,9 @@ ASKED: Final = frozenset({"get", "list", "watch", "create", "update", "patch", "
 GIVING: Final = frozenset({"create", "update", "patch", "deletecollection"})
 """The verbs by which Roles and RoleBindings give rights away."""
 
+PROXY_ACCOUNT: Final = "editor"
+"""Whose account the proxy is bound to where a tier opens it: the most that can bind nobody else."""
+
 ACCOUNT_ROLES: Final = tuple(f"{PREFIX}{account}" for account in ROLES)
 """The Roles that are kept of what the accounts hold, from least to most."""
 
@@ -108,14 +111,23 @@ def is_judged(info: RequestInfo) -> bool:
     return info.is_resource and info.verb in ASKED and is_for_cluster(info)
 
 
-def needed(roles: WorkspaceRoles, cluster: str, principal: Principal, info: RequestInfo) -> Needed:
-    """What a request needs where the accounts of workspaces on ``cluster`` hold ``roles``."""
+def needed(
+    roles: WorkspaceRoles, cluster: str, principal: Principal, info: RequestInfo, *, proxies: bool = False
+) -> Needed:
+    """What a request needs where the accounts of workspaces on ``cluster`` hold ``roles``.
+
+    ``proxies`` says whether the namespace's tier opens the proxy into its pods and services.
+    """
     membership = membership_of(principal, info.tenant)
-    if info.subresource == "proxy":
-        closed = f'"{info.resource}/proxy" is closed in placed namespaces: kubectl port-forward reaches the same'
+    if info.subresource == "proxy" and not (proxies and info.is_proxied):
+        closed = (
+            f'"{info.resource}/proxy" is closed in placed namespaces unless an operator opens it for their tier: '
+            "kubectl port-forward reaches the same"
+        )
         return Needed("", membership, closed)
     # A cluster asks for ``create`` on connections into pods, whatever the method.
-    account = roles.least(Attributes.of(replace(info, verb="create") if info.connects else info))
+    asked = Attributes.of(replace(info, verb="create") if info.connects else info)
+    account = PROXY_ACCOUNT if info.is_proxied else roles.least(asked)
     if account is None:
         return Needed(
             "",

@@ -10,24 +10,29 @@ from dataclasses import replace
 from typing import Final
 
 from kube.authorization.leastrole import ROLES, WorkspaceRoles
-from kube.authorization.placedrights import ASKED, GIVING, REVIEWS
+from kube.authorization.placedrights import ASKED, GIVING, PROXY_ACCOUNT, REVIEWS
 from kube.authorization.rbac import GROUP, Rule
 
 RULES_MAX: Final = 256
 """Rules that are looked at: tenants write them, and each is compared with all that an account holds."""
 
 _CONNECTS: Final = ("pods/attach", "pods/exec", "pods/portforward")
+_PROXIED: Final = Rule(("create", "delete", "get", "patch", "update"), ("",), ("pods/proxy", "services/proxy"))
 _REQUESTS: Final = tuple(sorted(ASKED - {"*"}))
 
 
 def held_in_placed(
-    roles: WorkspaceRoles, membership: str, rules: Sequence[Rule], bound: Sequence[Rule]
+    roles: WorkspaceRoles, membership: str, rules: Sequence[Rule], bound: Sequence[Rule], *, proxies: bool = False
 ) -> tuple[tuple[Rule, ...], bool]:
     """What is left of ``rules`` in a placed namespace, and whether that is all that can be said.
 
-    ``rules`` are what somebody holds by the space's RBAC, ``bound`` what of it without the membership.
+    ``rules`` are what somebody holds by the space's RBAC, ``bound`` what of it without the membership;
+    ``proxies`` as in ``needed``.
     """
+    opened = ROLES.index(PROXY_ACCOUNT)
     sets = roles.rules.roles
+    if proxies:
+        sets = (*sets[:opened], (*sets[opened], _PROXIED), *sets[opened + 1 :])
     of_membership = sets[: ROLES.index(membership) + 1] if membership else sets
     found: dict[Rule, None] = dict.fromkeys(_outside(rules))
     within = dict.fromkeys(_askable(of_membership, membership))
@@ -60,7 +65,11 @@ def _outside(rules: Iterable[Rule]) -> Iterator[Rule]:
 def _askable(sets: Iterable[Sequence[Rule]], membership: str) -> Iterator[Rule]:
     """What accounts hold, as it is asked for at the door."""
     for rule in (rule for rules in sets for rule in rules):
-        resources = tuple(each for each in rule.resources if not each.endswith("/proxy") and each not in _CONNECTS)
+        resources = tuple(
+            each
+            for each in rule.resources
+            if each not in _CONNECTS and (rule is _PROXIED or not each.endswith("/proxy"))
+        )
         plain = replace(rule, resources=resources, urls=())
         if resources and GROUP in rule.groups and membership != "admin":
             yield replace(plain, groups=tuple(group for group in rule.groups if group != GROUP))

@@ -103,7 +103,13 @@ class RequestInfo:
         part = self.subresource if self.resource == "pods" and not self.group else ""
         connects = part in {"exec", "attach", "portforward"}
         object.__setattr__(self, "connects", connects)
-        object.__setattr__(self, "is_long_running", connects or part == "log" or self.verb == "watch")
+        long = connects or part == "log" or self.verb == "watch" or self.is_proxied
+        object.__setattr__(self, "is_long_running", long)
+
+    @property
+    def is_proxied(self) -> bool:
+        """Whether it is for what listens behind a pod or a service, and none of the API server's own."""
+        return self.subresource == "proxy" and not self.group
 
 
 class ParsedRequest(NamedTuple):

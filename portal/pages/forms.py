@@ -332,6 +332,12 @@ class TierForm(forms.Form):
         label="Recorded of sessions in pods",
         help_text="Of commands, shells and attached terminals through Tenantry. What people type never is.",
     )
+    proxies = forms.BooleanField(
+        required=False,
+        label="Proxy into pods and services",
+        help_text="Opens <code>pods/proxy</code> and <code>services/proxy</code> to editors. Each cluster needs the role "
+        "<code>tenantry-tenant-proxy</code> of the manifests first.",
+    )
     approval = forms.ChoiceField(
         required=False,
         choices=[("", "Nobody: it is taken freely"), *Approval.choices],

@@ -49,13 +49,17 @@ _OUTSIDE: Final = {
     "::/0": ("fc00::/7", "fe80::/10"),
 }
 _BINDINGS: Final = {"admin": "tenantry-admin", "editor": "tenantry-edit", "viewer": "tenantry-view"}
+PROXY: Final = "tenantry-proxy"
+PROXY_ROLE: Final = "tenantry-tenant-proxy"
+"""The RoleBinding, and its ClusterRole, of workspaces whose tier opens the proxy: to the account that can bind nobody else."""
+
 _ROLES: Final = {"editor": "tenantry-tenant-edit", "viewer": "tenantry-tenant-view"}
 
 OWNED: Final[Mapping[tuple[str, str], frozenset[str]]] = {
     ("", "serviceaccounts"): frozenset(ACCOUNTS.values()),
     ("", "resourcequotas"): frozenset({QUOTA}),
     ("", "limitranges"): frozenset({LIMITS}),
-    (RBAC, "rolebindings"): frozenset(_BINDINGS.values()),
+    (RBAC, "rolebindings"): frozenset({*_BINDINGS.values(), PROXY}),
     (NETWORKING, "networkpolicies"): frozenset({NETWORK_POLICY}),
 }
 """What a workspace owns in its namespace, by name: the gateway's alone to make, change or delete (``fences.yaml``)."""
@@ -170,19 +174,34 @@ def roles_on(cluster: Cluster) -> dict[str, str]:
 
 
 def role_bindings(workspace: Workspace) -> dict[str, dict[str, Any]]:
-    """The three bindings by name: each account to its role, in this namespace alone."""
-    found = {}
+    """The bindings by name: each account to its role, in this namespace alone, and one to the proxy where the tier opens it."""
     roles = roles_on(workspace.cluster)
-    for role, account in ACCOUNTS.items():
-        found[_BINDINGS[role]] = _object(
-            workspace,
-            f"{RBAC}/v1",
-            "RoleBinding",
-            _BINDINGS[role],
-            roleRef={"apiGroup": RBAC, "kind": "ClusterRole", "name": roles[role]},
-            subjects=[{"kind": "ServiceAccount", "name": account, "namespace": workspace.k8s_namespace}],
-        )
+    found = {
+        _BINDINGS[role]: _role_binding(workspace, _BINDINGS[role], roles[role], account)
+        for role, account in ACCOUNTS.items()
+    }
+    # Nothing listens in a workspace of the product's own API server.
+    if workspace.tier.proxies and workspace.cluster.kind == Cluster.Kind.EXTERNAL:
+        found[PROXY] = _role_binding(workspace, PROXY, PROXY_ROLE, ACCOUNTS["editor"])
     return found
+
+
+def unwanted_bindings(workspace: Workspace) -> frozenset[str]:
+    """Names of its own RoleBindings that it must not have."""
+    if workspace.cluster.kind == Cluster.Kind.EMBEDDED:
+        return frozenset()
+    return OWNED[RBAC, "rolebindings"] - role_bindings(workspace).keys()
+
+
+def _role_binding(workspace: Workspace, name: str, role: str, account: str) -> dict[str, Any]:
+    return _object(
+        workspace,
+        f"{RBAC}/v1",
+        "RoleBinding",
+        name,
+        roleRef={"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
+        subjects=[{"kind": "ServiceAccount", "name": account, "namespace": workspace.k8s_namespace}],
+    )
 
 
 def anchor(workspace: Workspace, name: str, account: str, account_uid: str) -> dict[str, Any]:

@@ -58,7 +58,8 @@ class Tier(models.Model):
     ``policies`` are the rules of ``kube.policies.policy`` that hold in its workspaces, ``request_limits`` the settings of
     ``kube.requests.ratelimits`` for their tenants. ``stored_mebibytes`` is what all objects of such a tenant may take in the
     product's database; without it ``TENANT_STORED_MEBIBYTES`` holds, 0 is no bound (AD8). ``recording`` is what is kept of
-    sessions in their pods. With ``approval`` nobody takes it for themselves: it is asked for, and this is who decides (GW25).
+    sessions in their pods; ``proxies`` opens ``pods/proxy`` and ``services/proxy`` (GW4). With ``approval`` nobody
+    takes it for themselves: it is asked for, and this is who decides (GW25).
     """
 
     name = models.SlugField(max_length=63, primary_key=True)
@@ -85,6 +86,12 @@ class Tier(models.Model):
     )
     recording = models.CharField(
         _("recorded of sessions in pods"), max_length=8, choices=RecordingMode.choices, default=RecordingMode.OFF
+    )
+    proxies = models.BooleanField(
+        _("proxy into pods and services"),
+        default=False,
+        db_default=False,
+        help_text=_("kubectl proxy and the API servers' own proxy reach what listens in its workspaces"),
     )
     workspaces_per_user = models.PositiveIntegerField(_("workspaces per user"), default=1)
     is_available = models.BooleanField(_("offered to users"), default=True)

@@ -69,6 +69,11 @@ def _active(client: ClusterClient, workspace: Workspace) -> list[str]:
         body = _read(client, objects.path(workspace, "rolebindings", name))
         if body is None or not objects.is_binding(body, wanted):
             found.append(f"the RoleBinding {name} differs")
+    found += [
+        f"the RoleBinding {name} is not the tier's"
+        for name in sorted(objects.unwanted_bindings(workspace))
+        if _read(client, objects.path(workspace, "rolebindings", name)) is not None
+    ]
     return found
 
 

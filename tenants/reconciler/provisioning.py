@@ -206,6 +206,11 @@ def _role_bindings(lease: OperationLease) -> None:
             # A roleRef cannot be changed, and a subject that was added must not stay a moment longer.
             _remove(lease, path, uid=str(found["metadata"].get("uid", "")))
             raise_for_outcome(lease.client.create(collection, wanted))
+    for name in sorted(objects.unwanted_bindings(lease.workspace)):
+        path = objects.path(lease.workspace, "rolebindings", name)
+        answer = raise_for_outcome(lease.client.get(path), absent_is_fine=True)
+        if answer.outcome is not Outcome.ABSENT and objects.is_ours(lease.workspace, answer.metadata):
+            _remove(lease, path, uid=str(answer.metadata.get("uid", "")))
 
 
 def _restored_bindings(lease: OperationLease) -> Mapping[str, Any] | None:
@@ -214,7 +219,7 @@ def _restored_bindings(lease: OperationLease) -> Mapping[str, Any] | None:
     if not workspace.saved_bindings:
         return None
     left = []
-    own = objects.role_bindings(workspace)
+    own = objects.OWNED[objects.RBAC, "rolebindings"]
     for saved in workspace.saved_bindings:
         name = saved["metadata"]["name"]
         if name in own:

@@ -21,7 +21,7 @@ from tenants.rights import require_operator
 from tenants.services import desiredstate
 from tenants.services.policies import PRIORITY_CLASSES, checked_policies
 
-_REACHING: Final = frozenset({"quota", "limit_range", "pod_security", "network"})
+_REACHING: Final = frozenset({"quota", "limit_range", "pod_security", "network", "proxies"})
 """What a changed tier carries to its workspaces."""
 
 _PLAIN: Final = frozenset(
@@ -190,6 +190,7 @@ def tier_create(
     request_limits: Mapping[str, Any] | None = None,
     stored_mebibytes: int | None = None,
     recording: str = RecordingMode.OFF,
+    proxies: bool = False,
     approval: str = "",
     managed_by: str = "",
 ) -> Tier:
@@ -213,6 +214,7 @@ def tier_create(
         request_limits=_checked_request_limits(request_limits or {}),
         stored_mebibytes=_checked_mebibytes(stored_mebibytes),
         recording=_checked_choice(recording, RecordingMode, "recording"),
+        proxies=proxies,
         approval=_checked_choice(approval, Approval, "approval") if approval else "",
         managed_by=check_manager(managed_by, kind="Tier"),
     )
@@ -230,10 +232,10 @@ def tier_create(
 def tier_change(*, actor: Actor, name: str, **changes: Any) -> Tier:
     """Change fields of a tier by their names; new limits reach every active workspace of it (GW2). Operators only.
 
-    Its policies, and its limits on requests (AD6) and stored bytes (AD8), hold from the commit on; its recording for sessions
-    that begin then.
+    Its policies, and its limits on requests (AD6) and stored bytes (AD8), hold from the commit on, and so does that it
+    ``proxies``; its recording for sessions that begin then.
     ``changes`` are any of display_name, description, quota, limit_range, pod_security, network, policies, request_limits,
-    stored_mebibytes, recording, approval, workspaces_per_user, is_available, position.
+    stored_mebibytes, recording, proxies, approval, workspaces_per_user, is_available, position.
     Raises ``NotFound``, ``Invalid``.
     """
     require_operator(actor)

@@ -243,3 +243,34 @@ def test_operators_say_per_tier_what_is_recorded(acme: House) -> None:
     stored = synchronous.get(tier_recording_key(tier.name))
     assert stored is not None
     assert kept_recording(stored.data) == kept_recording(None) == RecordingMode.OFF
+
+
+def test_operators_open_the_proxy_per_tier(acme: House) -> None:
+    """By the form and by the REST API; off unless said, and the API server is told with the commit."""
+    from store import synchronous
+    from tenants.policies import kept_proxies, tier_proxies_key
+
+    def told() -> bool:
+        stored = synchronous.get(tier_proxies_key(tier.name))
+        return kept_proxies(stored.data if stored is not None else None)
+
+    tier = acme.workspace.tier
+    assert not tier.proxies
+    assert not told()
+    values = {"display_name": "Basic", "quota": "pods: 30", "workspaces_per_user": 3, "position": 0}
+    operator = signed_in(factories.operator())
+    assert operator.post(f"/tiers/{tier.name}/", {**values, "proxies": "on"}).status_code == 302
+    tier.refresh_from_db()
+    assert tier.proxies
+    assert told()
+    assert operator.post(f"/tiers/{tier.name}/", values).status_code == 302
+    assert not told()
+    url = f"/api/v1/tiers/{tier.name}/"
+    answer = operator.patch(url, {"proxies": True}, content_type="application/json")
+    assert (answer.status_code, answer.json()["proxies"], told()) == (200, True, True)
+    # What is not said stays as it is.
+    answer = operator.patch(url, {"description": "x"}, content_type="application/json")
+    assert (answer.json()["proxies"], told()) == (True, True)
+    assert operator.patch(url, {"proxies": "perhaps"}, content_type="application/json").status_code in (400, 422)
+    tier_change(actor=OPERATOR, name=tier.name, proxies=False)
+    assert not told()

@@ -33,6 +33,8 @@ from kube.requests.logicalclusters import ClusterKind, tenant_of
 from kube.requests.requestinfo import RequestInfo
 from store.interface import Reader
 from store.types import Key
+from tenants.clusters.objects import tier_of_namespace
+from tenants.policies import kept_proxies, tier_proxies_key
 
 STEP: Final = "placed-namespaces"
 _LEAST: Final = ACCOUNT_ROLES[0]
@@ -58,6 +60,14 @@ class Accounts(NamedTuple):
 
     cluster: str
     roles: WorkspaceRoles
+    proxies: bool
+    """Whether the tier opens the proxy into pods and services."""
+
+
+async def opens_proxies(store: Reader, tier: str) -> bool:
+    """Whether a tier opens the proxy into its placed namespaces, as this process has seen it last."""
+    kept = await store.get(tier_proxies_key(tier), cached=True) if tier else None
+    return kept_proxies(kept.data if kept is not None else None)
 
 
 class KeptAccounts:
@@ -75,8 +85,13 @@ class KeptAccounts:
             return None
         # Anybody may give a Role of theirs such a name: what is placed the Namespace says.
         stored = await self._store.get(Key(cluster, "", "namespaces", "", namespace), cached=True)
-        on = placed_on(orjson.loads(stored.data)) if stored is not None else ""
-        return Accounts(on, self._roles(cluster, namespace, kept)) if on else None
+        body = orjson.loads(stored.data) if stored is not None else None
+        on = placed_on(body) if body is not None else ""
+        if body is None or not on:
+            return None
+        return Accounts(
+            on, self._roles(cluster, namespace, kept), await opens_proxies(self._store, tier_of_namespace(body, None))
+        )
 
     def _kept(self, index: PolicyIndex, namespace: str) -> tuple[Role, ...] | None:
         found = [index.roles.get((namespace, name)) for name in ACCOUNT_ROLES]
@@ -119,7 +134,7 @@ class PlacedNamespaces:
         accounts = await self._accounts.of(request.cluster, request.namespace)
         if accounts is None:
             return _STORED
-        wanted = needed(accounts.roles, accounts.cluster, principal, request)
+        wanted = needed(accounts.roles, accounts.cluster, principal, request, proxies=accounts.proxies)
         if wanted.refusal:
             return deny(self.name, wanted.refusal)
         if wanted.beyond and not (await self._rest.authorize(without_membership(principal), request)).allowed:
@@ -144,7 +159,7 @@ class PlacedNamespaces:
         bound: tuple[Rule, ...] = ()
         if membership:
             bound, _ = await self._rest.rules_for(without_membership(principal), cluster, namespace)
-        held, exact = held_in_placed(accounts.roles, membership, rules, bound)
+        held, exact = held_in_placed(accounts.roles, membership, rules, bound, proxies=accounts.proxies)
         return RuleSet(held, complete=complete and exact, final=True)
 
     async def limited(self, rules: tuple[Rule, ...], principal: Principal, cluster: str, namespace: str) -> RuleSet:
@@ -152,7 +167,8 @@ class PlacedNamespaces:
         accounts = await self._accounts.of(cluster, namespace) if namespace else None
         if accounts is None:
             return RuleSet(rules)
-        held, exact = held_in_placed(accounts.roles, membership_of(principal, tenant_of(cluster)), rules, rules)
+        membership = membership_of(principal, tenant_of(cluster))
+        held, exact = held_in_placed(accounts.roles, membership, rules, rules, proxies=accounts.proxies)
         return RuleSet(held, complete=exact)
 
 

@@ -50,6 +50,7 @@ _FIELDS: Mapping[Kind, Mapping[str, type]] = {
         "request_limits": dict,
         "stored_mebibytes": int,
         "recording": str,
+        "proxies": bool,
         "approval": str,
         "workspaces_per_user": int,
         "is_available": bool,

@@ -15,9 +15,10 @@ from functools import partial
 from typing import Final, TypeVar
 from urllib.parse import quote, urlencode
 
+from access.authorization.tenancy.placednamespaces import opens_proxies
 from gateway.filters.permission import authorize, require
 from gateway.filters.standing import require_standing
-from gateway.handlers.placednamespaces import recording
+from gateway.handlers.placednamespaces import proxying, recording
 from gateway.handlers.placednamespaces.dryruns import Overtaken, Rehearsal, overtaken
 from gateway.handlers.placednamespaces.relaying import relay
 from gateway.http import websockets
@@ -28,7 +29,7 @@ from gateway.process.streams import Recheck
 from gateway.upstream.admission import PlacedWrite, Settlement
 from gateway.upstream.answers import Room, Share
 from gateway.upstream.client import Answer, BadGateway, Cluster, Permit
-from gateway.upstream.placements import Placement
+from gateway.upstream.placements import Placement, tier_of
 from gateway.upstream.recording.tunnel import RecordedTunnel
 from gateway.upstream.tunnel import Tunnel
 from kube.authentication.identity import Principal
@@ -55,7 +56,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_.~/-]+")
 def is_read_as_messages(request: Request) -> bool:
     """Whether it is for a watch or a log over a WebSocket, which the cluster itself serves so."""
     info = request.info
-    return info.is_long_running and not info.connects and websockets.is_wanted(request)
+    return info.verb in _READS and info.is_long_running and not info.connects and websockets.is_wanted(request)
 
 
 async def forward(runtime: Runtime, request: Request, placement: Placement, recheck: Recheck) -> Response | Stream:
@@ -65,14 +66,30 @@ async def forward(runtime: Runtime, request: Request, placement: Placement, rech
         raise ServiceUnavailable(f'the namespace "{info.namespace}" is not ready yet', retry_after=1)
     role = await role_of(runtime, request.principal, info, placement)
     answer: Answer | Tunnel | RecordedTunnel
-    if is_read_as_messages(request):
+    permit = partial(require_standing, runtime, request.principal, recheck)
+    if info.is_proxied:
+        answer = await _proxied(runtime, request, placement, role, permit)
+    elif is_read_as_messages(request):
         answer = await _connect(runtime, request, placement, role, _as_of_a_page(request.raw_headers))
     elif info.verb in _READS and not info.connects:
         answer = await ask(runtime, request, placement, role, follows=info.is_long_running)
     else:
-        permit = partial(require_standing, runtime, request.principal, recheck)
         answer = await _write(runtime, request, placement, role, permit)
     return await relay(runtime, request, placement.cluster, answer, recheck, since=since)
+
+
+async def _proxied(
+    runtime: Runtime, request: Request, placement: Placement, role: str, permit: Permit
+) -> Answer | Tunnel:
+    """What a pod answers, whatever the method: a request to it can change something."""
+    request.raw_headers = proxying.asked(request.raw_headers)
+    if websockets.is_wanted(request):
+        return await _connect(runtime, request, placement, role, request.raw_headers, permit=permit)
+    answer = await ask(runtime, request, placement, role, follows=True, permit=permit)
+    root = target_of(replace(request, info=replace(request.info, rest=""), parameters={}))
+    cluster = runtime.clusters.upstream(placement.cluster).cluster
+    led = proxying.redirection(request.info, answer.status, answer.location, cluster, root)
+    return replace(answer, headers=(*answer.headers, *led))
 
 
 async def _write(
@@ -190,7 +207,9 @@ async def role_of(runtime: Runtime, principal: Principal, info: RequestInfo, pla
     What the chain has judged it judges alike, by what is kept of them (``access.authorization.tenancy.placednamespaces``);
     parts of requests across namespaces are judged here alone. Raises ``Forbidden`` and ``ServiceUnavailable``.
     """
-    wanted = needed(await runtime.clusters.roles(placement.cluster), placement.cluster, principal, info)
+    proxies = info.is_proxied and await opens_proxies(runtime.store, await tier_of(runtime.store, placement))
+    roles = await runtime.clusters.roles(placement.cluster)
+    wanted = needed(roles, placement.cluster, principal, info, proxies=proxies)
     refusal = wanted.refusal
     if wanted.beyond and not (await runtime.authorization.authorize(without_membership(principal), info)).allowed:
         refusal = wanted.beyond
@@ -220,11 +239,12 @@ async def ask(
             token=token,
             audit_id=request.audit_id,
             long_running=follows,
+            redirects=request.info.is_proxied,
             permit=permit,
             tenant=_holder(request),
         )
 
-    return await _with_token(runtime, placement, upstream.cluster, role, attempt)
+    return await _with_token(runtime, placement, upstream.cluster, role, attempt, proxied=request.info.is_proxied)
 
 
 async def _connect(
@@ -251,7 +271,7 @@ async def _connect(
             tenant=_holder(request),
         )
 
-    return await _with_token(runtime, placement, upstream.cluster, role, attempt)
+    return await _with_token(runtime, placement, upstream.cluster, role, attempt, proxied=request.info.is_proxied)
 
 
 def _as_of_a_page(headers: Headers) -> Headers:
@@ -275,12 +295,21 @@ def _holder(request: Request) -> str:
 
 
 async def _with_token(
-    runtime: Runtime, placement: Placement, cluster: Cluster, role: str, attempt: Callable[[str], Awaitable[Given]]
+    runtime: Runtime,
+    placement: Placement,
+    cluster: Cluster,
+    role: str,
+    attempt: Callable[[str], Awaitable[Given]],
+    *,
+    proxied: bool,
 ) -> Given:
-    """What comes of an attempt at the cluster; a token that it does not take is replaced once."""
+    """What comes of an attempt at the cluster; a token that it does not take is replaced once.
+
+    Where it is ``proxied`` a 401 may be a pod's, of something that has been done.
+    """
     token = await runtime.workspace_tokens.get(placement, cluster, role)
     answer = await attempt(token)
-    if isinstance(answer, Tunnel) or answer.status != 401:
+    if isinstance(answer, Tunnel) or answer.status != 401 or proxied:
         return answer
     answer.close()
     answer = await attempt(await runtime.workspace_tokens.after_refusal(placement, cluster, role, token))
@@ -305,7 +334,8 @@ def target_of(request: Request) -> bytes:
     path = "/" + "/".join(parts)
     if _PLAIN.fullmatch(path) is None or path.count("/") > len(parts):
         path = "/" + "/".join([quote(part, safe=_SAFE) for part in parts])
-    if info.rest:
+    if info.subresource == "proxy":
+        # Without the slash a cluster answers with a redirection to what has it.
         path += f"/{info.rest}"
     query = urlencode(request.parameters, doseq=True, quote_via=quote)
     return f"{path}?{query}".encode("ascii") if query else path.encode("ascii")

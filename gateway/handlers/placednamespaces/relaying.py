@@ -26,6 +26,7 @@ _STATUS_MAX: Final = 64 * 1024
 """Bytes of a refusal that are read for the trace; kube-apiserver's are far shorter."""
 
 _MEDIA: Final = b"content-type"
+_BYTES: Final = b"application/octet-stream"
 _NO_PAGE: Final = (
     (b"content-security-policy", b"default-src 'none'; sandbox"),
     (b"x-content-type-options", b"nosniff"),
@@ -57,10 +58,10 @@ async def relay(
         standing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         chunks = _guarded(runtime, request, answer, _words_of_tunnel(request, agreed), recheck, standing)
         return Stream(chunks, headers=agreed, status=101, send=partial(_send, answer, standing), gone=answer.let_go)
-    media = next((value for name, value in answer.headers if name == _MEDIA), JSON)
+    media = next((value for name, value in answer.headers if name == _MEDIA), _BYTES if info.is_proxied else JSON)
     headers: Headers = (*(pair for pair in answer.headers if pair[0] != _MEDIA), *_NO_PAGE)
     whole = answer.read_nowait()
-    if answer.status in _REFUSALS:
+    if answer.status in _REFUSALS and not info.is_proxied:
         request.notes.append(refusal_of(cluster, _message(whole or b"")))
     if whole is not None:
         if asyncio.get_running_loop().time() - since > PROMPT_SECONDS:
@@ -70,14 +71,17 @@ async def relay(
     words: LastWords = NoWords()
     if info.is_long_running:
         await _require_beginning(runtime, request, answer)
-    if info.is_long_running and answer.status == 200:
+    if info.is_long_running and not info.is_proxied and answer.status == 200:
         words = of_watch(media) if info.verb == "watch" else LogWords()
     chunks = _guarded(runtime, request, replace(answer, headers=()), words, recheck)
     return Stream(chunks, media, headers, answer.status, long_running=info.is_long_running)
 
 
 def _words_of_tunnel(request: Request, agreed: Headers) -> LastWords:
-    # What of it a cluster writes is not told after a 101: JSON, unless something else was asked for.
+    if request.info.is_proxied:
+        # Whatever is spoken there has no channel of ours, by whichever name.
+        return of_tunnel(tuple(pair for pair in agreed if pair[0] != b"sec-websocket-protocol"))
+    # In what form a cluster writes events is not told after a 101: JSON, unless something else was asked for.
     accept = request.headers.get(b"accept", b"")
     return of_tunnel(agreed, of_events=request.info.verb == "watch" and (not accept or b"json" in accept))
 

@@ -12,20 +12,17 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
-import orjson
 from django.conf import settings
 from django.db import close_old_connections
 
 from audit.recorder import Actor
-from gateway.upstream.placements import Placement
+from gateway.upstream.placements import Placement, tier_of
 from gateway.upstream.recording.asciicast import Asciicast
 from gateway.upstream.recording.keeping import PATIENCE, Keeping
 from gateway.upstream.recording.tunnel import RecordedTunnel
 from gateway.upstream.tunnel import Tunnel
 from kube.requests.status import ServiceUnavailable
 from store.interface import Store
-from store.types import Key
-from tenants.clusters.objects import tier_of_namespace
 from tenants.models import RecordingMode
 from tenants.policies import kept_recording, tier_recording_key
 from tenants.services import recordings as services
@@ -47,9 +44,7 @@ class Recordings:
 
     async def mode_of(self, placement: Placement) -> RecordingMode:
         """What the tier of a placed namespace has recorded, as this process has seen it last."""
-        place = Key(placement.space, "", "namespaces", "", placement.namespace)
-        namespace = await self._store.get(place, cached=True)
-        tier = tier_of_namespace(orjson.loads(namespace.data) if namespace is not None else None, None)
+        tier = await tier_of(self._store, placement)
         kept = await self._store.get(tier_recording_key(tier), cached=True) if tier else None
         return kept_recording(kept.data if kept is not None else None)
 

@@ -13,6 +13,7 @@ from tenants.models import Approval, Cluster, CredentialKind, Network, PodSecuri
 _LIMITS = f"What its tenants may ask of an API server: {', '.join(SETTINGS)}."
 _STORED = "What all objects of a tenant may take in the database, together; 0: no bound, null: the server's default."
 _RECORDING = "What is kept of sessions (exec, attach) in pods of its workspaces; input never is."
+_PROXIES = "Whether `pods/proxy` and `services/proxy` are open in its workspaces, to editors."
 _KINDS = "What people may be given for its workspaces; everything when nothing is said."
 
 _APPROVAL = "Who decides when it is asked for; empty: it is taken freely."
@@ -40,6 +41,7 @@ class TierChangeRequest(RequestSerializer):
     recording = serializers.ChoiceField(
         choices=RecordingMode.choices, required=False, default=RecordingMode.OFF, help_text=_RECORDING
     )
+    proxies = serializers.BooleanField(required=False, default=False, help_text=_PROXIES)
     approval = serializers.ChoiceField(
         choices=Approval.choices, required=False, default="", allow_blank=True, help_text=_APPROVAL
     )
@@ -110,6 +112,7 @@ class TierSerializer(serializers.ModelSerializer[Tier]):
             "request_limits",
             "stored_mebibytes",
             "recording",
+            "proxies",
             "approval",
             "workspaces_per_user",
             "is_available",
