@@ -37,7 +37,8 @@ class Echo(BaseHTTPRequestHandler):
         said = json.dumps([self.command, self.path, body.decode(), heard]).encode()
         endless = self.path == "/endless"
         self.send_response(200)
-        self.send_header("Content-Type", "text/html")
+        # Of a page a cluster reads all before it passes it on: it writes its links anew.
+        self.send_header("Content-Type", "text/plain" if endless else "text/html")
         self.send_header("Set-Cookie", "sessionid=stolen; Path=/")
         if endless:
             self.send_header("Connection", "close")
@@ -78,19 +79,19 @@ def place(door: Door, listener: tuple[str, int]) -> str:
     real = door.cluster.real.admin
     service = {"metadata": {"name": "web"}, "spec": {"ports": [{"name": "http", "port": 80}]}}
     assert real.send("POST", f"/api/v1/namespaces/{name}/services", service).status == 201
-    ends = {
-        "addressType": "IPv4",
-        "metadata": {"name": "web", "labels": {"kubernetes.io/service-name": "web"}},
-        "ports": [{"name": "http", "port": port}],
-        "endpoints": [{"addresses": [address]}],
-    }
-    old = {
+    # A cluster reaches no address but that of a pod of the namespace.
+    pods = f"/api/v1/namespaces/{name}/pods"
+    pod = {
         "metadata": {"name": "web"},
-        "subsets": [{"addresses": [{"ip": address}], "ports": [{"name": "http", "port": port}]}],
+        "spec": {"automountServiceAccountToken": False, "containers": [{"name": "c", "image": "example.org/web"}]},
     }
-    slices = f"/apis/discovery.k8s.io/v1/namespaces/{name}/endpointslices"
-    assert real.send("POST", slices, ends).status == 201
-    assert real.send("POST", f"/api/v1/namespaces/{name}/endpoints", old).status in (201, 409)
+    door.until(lambda: real.send("POST", pods, pod).status in (201, 409))
+    status = {"status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}}
+    assert real.send("PUT", f"{pods}/web/status", {**real.send("GET", f"{pods}/web").body, **status}).status == 200
+    target = {"kind": "Pod", "namespace": name, "name": "web"}
+    subset = {"addresses": [{"ip": address, "targetRef": target}], "ports": [{"name": "http", "port": port}]}
+    ends = {"metadata": {"name": "web"}, "subsets": [subset]}
+    assert real.send("POST", f"/api/v1/namespaces/{name}/endpoints", ends).status == 201
     return name
 
 

@@ -7,7 +7,7 @@ class Migration(migrations.Migration):
     """A column that whoever does not know it leaves at its default: closed."""
 
     dependencies = [
-        ('tenants', '0035_offboardings_end'),
+        ('tenants', '0036_cluster_admission_asked'),
     ]
 
     operations = [
