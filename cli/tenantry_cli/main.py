@@ -61,7 +61,7 @@ app.add_typer(platform.policies, name="policies")
 def main() -> None:
     """Run, and end with a documented status; a failure is one line on standard error."""
     try:
-        app()
+        app(prog_name="tenantry")
     except Failure as failure:
         say(f"tenantry: {failure}")
         sys.exit(failure.status)
