@@ -173,9 +173,8 @@ DATABASES = {
         **env.db_url_config(DATABASE_URL),
         "ENGINE": "portal.database",
         "ATOMIC_REQUESTS": False,
-        "CONN_MAX_AGE": 60,
-        # After a fail-over the next request finds a connection that is dead, and opens another one.
-        "CONN_HEALTH_CHECKS": True,
+        # Every request has a thread of its own under ASGI: what it kept, no other would find, and nobody would close.
+        "CONN_MAX_AGE": 0,
     }
 }
 _owner = env.db_url_config(MIGRATION_DATABASE_URL)
