@@ -212,10 +212,12 @@ async def _messages(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     try:
         async with aclosing(chunks):  # type: ignore[type-var]
             async for lines in chunks:
-                last = lines if lines.startswith(_ERROR) else b""
+                # An error may stand behind events that have come with it.
+                line = lines[lines.rfind(b"\n", 0, -1) + 1 :]
+                last = line if line.startswith(_ERROR) else b""
                 yield framed(lines)
                 # What is there at the beginning can be much, and is not kept for as long as the watch lasts.
-                del lines
+                del lines, line
     except StatusError as error:
         yield closing(error.message)
         raise

@@ -261,8 +261,10 @@ class _Merger:
                 turns = await self.turns.take()
                 if stream.ended.done():
                     break
-                said = b"".join([turn.lines for turn in turns])
-                if any(turn.ends for turn in turns):
+                end = next((number for number, turn in enumerate(turns, 1) if turn.ends), 0)
+                # Nothing comes behind the end, nor another one: clients take an error for the last word.
+                said = b"".join([turn.lines for turn in (turns[:end] if end else turns)])
+                if end:
                     if said:
                         yield said
                     return

@@ -12,7 +12,7 @@ from gateway.handlers.acrossnamespaces import watching
 from kube.requests.status import Expired
 from tests.databases import migrated
 from tests.gateway.upstream.asking import until
-from tests.gateway.upstream.mergedspace import Space, answer, config_map, event, namespaces, space, told
+from tests.gateway.upstream.mergedspace import Space, answer, config_map, event, namespaces, space, status, told
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +74,19 @@ async def test_an_open_watch_ends_with_a_namespace(database: str, end: str) -> N
             await ENDS[end](there)
             assert [each async for each in events] == [("ERROR", "410")]
     assert len(there.streams) == 0
+
+
+async def test_parts_that_end_at_once_are_told_of_once_and_last(database: str) -> None:
+    """Clients take an error for the last word, and so does whoever makes messages of the lines."""
+    async with space(database) as there:
+        body, _ = await there.list()
+        async with aclosing(await there.watch(resourceVersion=body["metadata"]["resourceVersion"])) as chunks:
+            there.sides["good"].events.put_nowait(event("ADDED", config_map("g", "acme-good", 8)))
+            assert b'"g"' in await anext(chunks)
+            for side in there.sides.values():
+                side.events.put_nowait(event("ERROR", status(410)))
+            await until(lambda: not any(upstream.connections for upstream in there.upstreams.values()))
+            assert [each async for each in told(chunks)] == [("ERROR", "410")]
 
 
 async def test_a_namespace_that_came_meanwhile_is_shown_from_its_beginning(database: str) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.http.websockets import TEXT, frame, framed
+from gateway.http.messages import Stream
+from gateway.http.websockets import TEXT, closing, frame, framed, messages
 from tests.gateway.upstream.door import SUSPENDED
 from tests.gateway.upstream.rawcluster import Visit
 from tests.gateway.upstream.test_streams import (
@@ -53,6 +55,19 @@ async def test_the_cluster_is_asked_for_messages_and_they_pass(path: str, header
         await until(lambda: len(door.streams) == 0)
     assert heard[b"upgrade"] == b"websocket"
     assert heard.get(b"sec-websocket-protocol") == (b"binary.k8s.io" if headers is BINARY else None)
+
+
+@pytest.mark.parametrize(
+    "before", [b"", b'{"type":"ADDED","object":{}}\n', b'{"type":"ERROR","object":{"message":"a"}}\n']
+)
+async def test_the_reason_is_closed_with_whatever_comes_in_one_piece_with_it(before: bytes) -> None:
+    piece = before + b'{"type":"ERROR","object":{"message":"list again"}}\n'
+
+    async def said() -> AsyncIterator[bytes]:
+        yield piece
+
+    found = [each async for each in messages(Stream(said()), (), lambda _: True).chunks]
+    assert found == [framed(piece), closing("list again")]
 
 
 async def test_a_watch_ends_with_an_event_and_a_close_frame() -> None:
