@@ -27,6 +27,7 @@ from tenants.models import Cluster, Phase, RecordingMode, Tenant, Tier, Workspac
 OF_TIERS: Final = (GROUP, "tierpolicies")
 OF_TENANTS: Final = (GROUP, "tenantpolicies")
 TIER_LIMITS: Final = (GROUP, "tierlimits")
+TIER_PROXIES: Final = (GROUP, "tierproxies")
 """Where it is kept, by tier, what its tenants may ask of an API server, and keep there."""
 _RECORDING: Final = "recording"
 _PROXIES: Final = "proxies"
@@ -101,7 +102,7 @@ def kept_recording(data: bytes | None) -> RecordingMode:
 
 def tier_proxies_key(tier: str) -> Key:
     """Where it is kept that a tier opens the proxy into its workspaces; there is none while it does not."""
-    return Key(ROOT, GROUP, "tierproxies", "", tier)
+    return Key(ROOT, *TIER_PROXIES, "", tier)
 
 
 def kept_proxies(data: bytes | None) -> bool:

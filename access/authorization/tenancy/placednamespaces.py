@@ -29,15 +29,17 @@ from kube.authorization.placedrights import (
 from kube.authorization.placedrules import held_in_placed
 from kube.authorization.rbac import Role, Rule
 from kube.authorization.rbacindex import PolicyIndex
+from kube.objects.publications import NAMESPACES
 from kube.requests.logicalclusters import ClusterKind, tenant_of
 from kube.requests.requestinfo import RequestInfo
 from store.interface import Reader
-from store.types import Key
-from tenants.clusters.objects import tier_of_namespace
-from tenants.policies import kept_proxies, tier_proxies_key
+from store.types import Event, Key
+from tenants.clusters.objects import TIER_ANNOTATION, tier_of_namespace
+from tenants.policies import TIER_PROXIES, kept_proxies, tier_proxies_key
 
 STEP: Final = "placed-namespaces"
 _LEAST: Final = ACCOUNT_ROLES[0]
+_TIER: Final = TIER_ANNOTATION.encode()
 _KNOWN_MAX: Final = 4096
 _STORED: Final = no_opinion(STEP, "not in a namespace on a cluster")
 _COVERED: Final = no_opinion(STEP, "an account of the workspace covers it, and the user may have it")
@@ -68,6 +70,17 @@ async def opens_proxies(store: Reader, tier: str) -> bool:
     """Whether a tier opens the proxy into its placed namespaces, as this process has seen it last."""
     kept = await store.get(tier_proxies_key(tier), cached=True) if tier else None
     return kept_proxies(kept.data if kept is not None else None)
+
+
+def concerns_proxies(event: Event) -> bool:
+    """Whether the proxy may be closed by what has happened: its tier says something else, or a namespace has another tier."""
+    place = event.key[1:3]
+    if place != NAMESPACES:
+        return place == TIER_PROXIES
+    if event.previous is None or _TIER not in event.previous:
+        return False
+    before, now = (tier_of_namespace(orjson.loads(data), None) for data in (event.previous, event.data))
+    return before != now
 
 
 class KeptAccounts:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tenants.models import Role, Workspace
-from tenants.services import tenant_suspend, tier_change, workspace_resume, workspace_suspend
+from tenants.models import Role, Tier, Workspace
+from tenants.services import tenant_suspend, tier_change, workspace_change_tier, workspace_resume, workspace_suspend
 from tests.gateway.callers import Answer, Caller, eventually
 from tests.gateway.placed.conftest import Door
 from tests.tenants.conftest import OPERATOR
@@ -211,6 +211,29 @@ def test_what_goes_on_ends_with_the_suspension(door: Door, place: str) -> None:
     with pytest.raises(Exception, match=r"IncompleteRead|0 bytes"):
         response.read()
     assert owner.get(path).status == 403
+
+
+@pytest.mark.parametrize("change", ["of the tier", "to another tier"])
+def test_what_goes_on_ends_with_the_tier(door: Door, place: str, change: str) -> None:
+    owner = door.person("olga", Role.OWNER)
+    proxies(door, place, opened=True)
+    path = f"/api/v1/namespaces/{place}/services/web:80/proxy"
+    reach(owner, path)
+    response, watch = owner.open("GET", f"{path}/endless"), owner.open("GET", "/api/v1/namespaces?watch=true")
+    assert response.read1(65536)
+    workspace = Workspace.objects.get(k8s_namespace=place)
+    if change == "of the tier":
+        tier_change(actor=OPERATOR, name=workspace.tier_id, proxies=False)
+    else:
+        other = Tier.objects.exclude(pk=workspace.tier_id).filter(proxies=False).first()
+        assert other is not None
+        workspace_change_tier(actor=OPERATOR, workspace_id=workspace.pk, tier=other.pk)
+    with pytest.raises(Exception, match=r"IncompleteRead|0 bytes"):
+        response.read()
+    assert owner.get(path).status == 403
+    # Nothing else ends by it.
+    assert watch.read1(65536)
+    watch.close()
 
 
 def test_a_workspace_that_comes_back_has_what_its_tier_gives_then(door: Door, place: str) -> None:
