@@ -66,6 +66,10 @@ class AuthorizationChain:
         """The names of the authorizers in the order in which they are asked."""
         return tuple(step.authorizer.name for step in self._steps)
 
+    def after(self, step: str) -> AuthorizationChain:
+        """The steps behind the one of this name."""
+        return AuthorizationChain([each.authorizer for each in self._steps[self.steps.index(step) + 1 :]])
+
     def decide(self, principal: Principal, request: RequestInfo) -> Decision | None:
         """What ``authorize`` would say, or ``None`` where only that can tell: somebody is to be waited for, or is broken.
 

@@ -100,7 +100,9 @@ async def _decision(
         return _INSIDE
     decision = await runtime.authorization.authorize(principal, asked)
     if decision.step == PLACED and not decision.allowed:
-        return Decision(Verdict.NO_OPINION, STEP, decision.reason)
+        # What accounts do not hold is left to the cluster's own RBAC; what is denied whatever they hold is not.
+        beyond = await runtime.authorization.after(PLACED).authorize(principal, asked)
+        return beyond if beyond.verdict is Verdict.DENY else Decision(Verdict.NO_OPINION, STEP, decision.reason)
     if not decision.allowed:
         return decision
     try:
