@@ -45,8 +45,8 @@ REVIEWS: Final = "authorization.k8s.io"
 ASKED: Final = frozenset({"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "*"})
 """The verbs of requests, and all of them. Others, such as ``impersonate``, are asked by the product itself."""
 
-GIVING: Final = frozenset({"create", "update", "patch", "deletecollection"})
-"""The verbs by which Roles and RoleBindings give rights away."""
+GIVING: Final = frozenset({"create", "update", "patch", "deletecollection", "*"})
+"""The verbs by which Roles and RoleBindings give rights away, and whatever is asked of them all."""
 
 PROXY_ACCOUNT: Final = "editor"
 """Whose account the proxy is bound to where a tier opens it: the most that can bind nobody else."""

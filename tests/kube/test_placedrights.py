@@ -234,6 +234,21 @@ def test_the_list_of_what_somebody_may_is_what_every_request_is_decided_by(
     assert found == allowed or (allowed and not exact)
 
 
+@pytest.mark.parametrize("verb", ["create", "update", "patch", "deletecollection", "*"])
+@pytest.mark.parametrize("groups", [(), MEMBERS["editor"]])
+def test_whoever_may_not_give_rights_may_not_do_all_with_them(verb: str, groups: tuple[str, ...]) -> None:
+    """``kubectl auth can-i '*' rolebindings`` says no more than each of its verbs."""
+    info = RequestInfo(
+        method="POST", path="/", cluster="root:acme", tenant="acme", verb=verb, is_resource=True, group=GROUP,
+        version="v1", resource="rolebindings", namespace=NAMESPACE,
+    )  # fmt: skip
+    principal = Principal(name="ann", groups=groups, tenant="acme", authenticator="test")
+    accounts = WorkspaceRoles.of({"admin": (Rule(("*",), (GROUP,), ("*",)),)}, {})
+    assert "given by admins and owners" in needed(accounts, "east", principal, info).refusal
+    admin = Principal(name="ann", groups=MEMBERS["admin"], tenant="acme", authenticator="test")
+    assert not needed(accounts, "east", admin, info).refusal
+
+
 def test_a_member_of_another_tenant_is_none_here() -> None:
     """What somebody is elsewhere neither gives nor takes anything: a grant says what it opens."""
     principal = Principal(name="ann", groups=MEMBERS["viewer"], tenant="globex", authenticator="test")
