@@ -52,13 +52,38 @@ _KINDS: Final[Mapping[str, Callable[[Mapping[str, Any]], Role | Binding]]] = {
 }
 
 
+class _Due:
+    """Namespaces that are to be settled, each once however often it is said: clusters say it as often as they like."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, None] = {}
+        self._some = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def put(self, namespace: str) -> None:
+        """Have it be settled, anew where that is under way."""
+        self._names[namespace] = None
+        self._some.set()
+
+    async def take(self) -> str:
+        """The one that has been due for the longest."""
+        while not self._names:
+            self._some.clear()
+            await self._some.wait()
+        namespace = next(iter(self._names))
+        del self._names[namespace]
+        return namespace
+
+
 @dataclass(slots=True)
 class _Seen:
     """One cluster's Roles and RoleBindings, by namespace, plural and name; our namespaces there, and those that are due."""
 
     objects: dict[str, dict[tuple[str, str], Role | Binding]] = field(default_factory=dict)
     placements: dict[str, Placement] = field(default_factory=dict)
-    due: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
+    due: _Due = field(default_factory=_Due)
 
 
 class PlacedRights:
@@ -77,7 +102,7 @@ class PlacedRights:
                 placement = placement_in(event.data, event.key)
                 if placement is not None and (seen := self._seen.get(placement.cluster)) is not None:
                     seen.placements[placement.namespace] = placement
-                    seen.due.put_nowait(placement.namespace)
+                    seen.due.put(placement.namespace)
 
     async def run(self) -> None:
         """Wait until this process leads, and follow every cluster."""
@@ -110,7 +135,7 @@ class PlacedRights:
             placement = placement_in(stored.data, stored.key)
             if placement is not None and placement.cluster == cluster:
                 seen.placements[placement.namespace] = placement
-                seen.due.put_nowait(placement.namespace)
+                seen.due.put(placement.namespace)
         work = [asyncio.ensure_future(self._watch(cluster, plural, seen, rv)) for plural, rv in starts.items()]
         work.append(asyncio.ensure_future(self._settle_due(seen)))
         work.append(asyncio.ensure_future(self._follow_roles(cluster, seen)))
@@ -130,7 +155,10 @@ class PlacedRights:
                 if kind == "ERROR":
                     return
                 if kind != "BOOKMARK":
-                    seen.due.put_nowait(_put(seen, plural, item, gone=kind == "DELETED"))
+                    namespace = _put(seen, plural, item, gone=kind == "DELETED")
+                    # One that is placed later is due then.
+                    if namespace in seen.placements:
+                        seen.due.put(namespace)
 
     async def _follow_roles(self, cluster: str, seen: _Seen) -> None:
         known = await self._clusters.roles(cluster)
@@ -140,11 +168,11 @@ class PlacedRights:
             if now != known:
                 known = now
                 for namespace in seen.placements:
-                    seen.due.put_nowait(namespace)
+                    seen.due.put(namespace)
 
     async def _settle_due(self, seen: _Seen) -> None:
         while True:
-            placement = seen.placements.get(await seen.due.get())
+            placement = seen.placements.get(await seen.due.take())
             if placement is None or placement.phase == TERMINATING:
                 continue
             now = await self._store.get(Key(placement.space, "", "namespaces", "", placement.namespace))

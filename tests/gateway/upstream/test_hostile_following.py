@@ -182,6 +182,47 @@ COUNTS = {
 }
 
 
+async def test_a_cluster_that_says_the_same_for_ever_fills_nothing(database: str) -> None:
+    """Its namespaces are due once each, and others' and unknown ones not at all."""
+    events = [
+        {"type": "MODIFIED", "object": {"metadata": {"name": f"r{number % 3}", "namespace": namespace}, "rules": []}}
+        for number in range(3000)
+        for namespace in (EVIL, "elsewhere")
+    ]
+    said = asyncio.Event()
+
+    async def flood(visit: Visit) -> None:
+        body = b"".join(orjson.dumps(each) + b"\n" for each in events)
+        await visit.say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n" % (len(body), body))
+        said.set()
+        await asyncio.Event().wait()
+
+    def evil(path: str) -> Any:
+        return (flood if "/roles?" in path else None) if "watch=" in path else list_of()
+
+    async with following(database, evil, lambda path: None if "watch=" in path else list_of()) as there:
+        work = PlacedRights(there.store, there, database)  # type: ignore[arg-type]
+        held = asyncio.Event()
+        most = 0
+
+        async def settle(_placement: Placement, seen: Any) -> None:
+            nonlocal most
+            await said.wait()
+            await there.until(lambda: _told(seen, EVIL, 3))
+            most = max(most, len(seen.due))
+            held.set()
+
+        work._settle = settle  # type: ignore[method-assign]
+        async with at_work(work.run()):
+            async with asyncio.timeout(300):
+                await held.wait()
+            assert most <= 1
+
+
+async def _told(seen: Any, namespace: str, number: int) -> bool:
+    return len(seen.objects.get(namespace, ())) == number
+
+
 @pytest.mark.parametrize("harm", COUNTS)
 async def test_what_a_cluster_says_of_its_objects_keeps_nobody_elses_from_being_counted(
     database: str, harm: str
