@@ -203,7 +203,8 @@ class ClientFrames:
         said = bytes(byte ^ self._mask[place % 4] for place, byte in enumerate(self._payload))
         self._payload = b""
         if self._opcode == _CLOSE:
-            raise Farewell(frame(_CLOSE, said[:2]))
+            # A code has two bytes.
+            raise Farewell(frame(_CLOSE, said[:2]) if len(said) != 1 else _closing(_PROTOCOL_ERROR))
         return frame(_PONG, said) if self._opcode == _PING else b""
 
 

@@ -197,9 +197,18 @@ def test_a_client_that_says_goodbye_is_answered_and_its_watch_is_over(raw: Raw, 
         (masked(0x83, b"hi"), 1002),
         (masked(0x09, b"hi"), 1002),
         (b"\x89\xfe\x01\x00abcd", 1002),
+        (masked(CLOSE, b"a"), 1002),
         (masked(PONG) * 513, 1008),
     ],
-    ids=["unmasked", "an extension", "an unknown opcode", "a ping in pieces", "a long ping", "many frames"],
+    ids=[
+        "unmasked",
+        "an extension",
+        "an unknown opcode",
+        "a ping in pieces",
+        "a long ping",
+        "half a code",
+        "many frames",
+    ],
 )
 def test_what_no_client_may_say_ends_it(raw: Raw, said: bytes, code: int) -> None:
     raw.socket.sendall(said)
