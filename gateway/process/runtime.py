@@ -15,7 +15,7 @@ from access.authentication.keyfiles import KeyFiles
 from access.authentication.portal import PortalAuthenticator
 from access.authentication.serviceaccount import ServiceAccountAuthenticator
 from access.authorization.chain import AuthorizationChain
-from access.authorization.tenancy.placednamespaces import concerns_proxies
+from access.authorization.tenancy.placednamespaces import may_close_proxies
 from access.authorization.workspaces.maximalpermission import MaximalPermissionPolicy
 from access.requestlimits import TenantThrottle
 from access.tenantlimits import TenantLimits
@@ -136,7 +136,7 @@ def _ends_a_tenant(event: Event) -> bool:
 def _concerns_access(event: Event) -> bool:
     if event.key.group in ("rbac.authorization.k8s.io", "abac.authorization.kubernetes.io", "core.kcp.io"):
         return True
-    if concerns_proxies(event):
+    if may_close_proxies(event):
         return True
     # Service accounts' tokens end with the account, and with the Secret or Pod that they are bound to.
     bearing = event.key.group == "" and event.key.resource in ("serviceaccounts", "secrets", "pods")

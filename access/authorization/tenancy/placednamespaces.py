@@ -33,7 +33,7 @@ from kube.objects.publications import NAMESPACES
 from kube.requests.logicalclusters import ClusterKind, tenant_of
 from kube.requests.requestinfo import RequestInfo
 from store.interface import Reader
-from store.types import Event, Key
+from store.types import Event, EventType, Key
 from tenants.clusters.objects import TIER_ANNOTATION, tier_of_namespace
 from tenants.policies import TIER_PROXIES, kept_proxies, tier_proxies_key
 
@@ -72,11 +72,11 @@ async def opens_proxies(store: Reader, tier: str) -> bool:
     return kept_proxies(kept.data if kept is not None else None)
 
 
-def concerns_proxies(event: Event) -> bool:
-    """Whether the proxy may be closed by what has happened: its tier says something else, or a namespace has another tier."""
+def may_close_proxies(event: Event) -> bool:
+    """Whether the proxy may be closed by what has happened: a tier opens it no more, or a namespace has another tier."""
     place = event.key[1:3]
     if place != NAMESPACES:
-        return place == TIER_PROXIES
+        return place == TIER_PROXIES and (event.type is EventType.DELETED or not kept_proxies(event.data))
     if event.previous is None or _TIER not in event.previous:
         return False
     before, now = (tier_of_namespace(orjson.loads(data), None) for data in (event.previous, event.data))
