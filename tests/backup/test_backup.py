@@ -32,6 +32,12 @@ def rewritten(file: Path, to: Path, member: str, change: Callable[[bytes], bytes
     return to
 
 
+COLUMNS = (
+    "SELECT column_name FROM information_schema.columns WHERE table_name = 'users' AND table_schema = 'public'"
+    " AND is_generated = 'NEVER'"
+)
+
+
 def state(house: Installation) -> list[tuple[object, ...]]:
     """What a refused restore must not touch."""
     return house.ask(
@@ -313,6 +319,39 @@ def test_a_restore_that_is_killed_leaves_what_was_there_closed_and_is_run_again(
     house.manage("restore", "--open")
     assert house.ask("SELECT space FROM locks") == []
     assert "is open" in house.refused("restore", "--open")
+
+
+def test_whoever_comes_while_a_restore_waits_for_an_empty_database_is_not_swept_away(
+    house: Installation, install: Install, tmp_path: Path
+) -> None:
+    """It was judged when nobody lived there; nobody has said that anything may go, and no doors were closed."""
+    file, elsewhere = tmp_path / "a.backup", install()
+    house.manage("backup", str(file))
+    with psycopg.connect(elsewhere.owner) as comer:
+        comer.execute("LOCK TABLE tenants IN ROW EXCLUSIVE MODE")
+        begun = elsewhere.begin("restore", str(file), "--replace")
+
+        def waits() -> bool:
+            assert begun.poll() is None, begun.communicate()
+            return bool(
+                elsewhere.ask(
+                    "SELECT FROM pg_locks JOIN pg_database ON pg_database.oid = database"
+                    " WHERE NOT granted AND mode = 'AccessExclusiveLock' AND datname = current_database()"
+                )
+            )
+
+        eventually(waits)
+        columns = ", ".join(name for (name,) in house.ask(COLUMNS))
+        kept = house.ask("SELECT row_to_json(users)::text FROM users WHERE email = 'alice@acme.test'")[0][0]
+        comer.execute(
+            f"INSERT INTO users ({columns}) SELECT {columns} FROM json_populate_record(NULL::users, %s)", [kept]
+        )
+    _, errors = begun.communicate(timeout=400)
+    assert begun.returncode == 1, errors
+    assert "restore again" in errors
+    assert elsewhere.ask("SELECT email FROM users") == [("alice@acme.test",)]
+    elsewhere.manage("restore", str(file), "--replace")
+    assert len(elsewhere.ask("SELECT FROM users")) > 1
 
 
 HELD_BY_TURNS = ("workspaces", "users", "tiers", "tenants", "operations", "memberships", "clusters")
