@@ -28,7 +28,15 @@ from kube.policies.violations import KINDS, Violation, violations
 from kube.requests.fielderrors import CAUSES_MAX
 from kube.requests.status import NotFound, StatusError
 from store.models import StoredObject
-from tenants.clusters.client import ClusterClient, ClusterUnusable, Outcome, client_for, object_path, place_of
+from tenants.clusters.client import (
+    ClusterClient,
+    ClusterUnusable,
+    Outcome,
+    client_for,
+    client_to,
+    object_path,
+    place_of,
+)
 from tenants.clusters.objects import tier_of_namespace
 from tenants.models import Cluster, Phase, Status, Tenant, Tier, Workspace
 from tenants.policies import policy_for
@@ -77,6 +85,8 @@ class Trial:
     is_cut: bool = False
     is_full: bool = False
     """Whether nothing more is looked at."""
+    silent: set[str] = field(default_factory=set)
+    """Clusters that have not answered: for each of their workspaces it would be waited anew."""
 
     def miss(self, what: str, reason: str) -> None:
         """Note what was not looked at."""
@@ -152,6 +162,8 @@ def _look(trial: Trial, tenant: Tenant, tiers: Mapping[str, Tier], *, only: str 
             trial.miss(name, _ENOUGH)
         elif workspace.status != Status.ACTIVE:
             trial.miss(name, "it is suspended, and its cluster is not asked")
+        elif workspace.cluster.name in trial.silent:
+            trial.miss(name, f"the cluster {workspace.cluster.name} has not answered before, and was not asked again")
         else:
             _look_at_cluster(trial, workspace, policy_for(tenant, tiers.get(workspace.tier_id)))
 
@@ -228,6 +240,18 @@ def _look_at_cluster(trial: Trial, workspace: Workspace, policy: Policy) -> None
         trial.miss(namespace, error.message)
     except (ClusterUnusable, _NotShown) as error:
         trial.miss(namespace, f"the cluster {cluster} does not show it: {error}")
+    else:
+        return
+    # What is wrong with one workspace, which its tenant may be the cause of, hides no other.
+    if not _answers(workspace.cluster):
+        trial.silent.add(cluster)
+
+
+def _answers(cluster: Cluster) -> bool:
+    try:
+        return client_to(cluster).version().reached
+    except ClusterUnusable:
+        return False
 
 
 class _Closed(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -91,14 +92,28 @@ def judge(manifest: Manifest, *, replace: bool) -> Ground:
         raise Unusable(
             f"Tables here belong to somebody else ({_some(strangers)}): let MIGRATION_DATABASE_URL name their owner."
         )
-    inhabited = ("users" in here and User.objects.exists()) or ("tenants" in here and Tenant.objects.exists())
-    continued = "audit_logs" in here and is_continued(manifest)
-    if inhabited and not replace and not continued:
+    ground = _ground(manifest, here)
+    if ground.inhabited and not replace and not ground.continued:
         raise Unusable(
             "The database is not empty, and the backup is not of it. Name another one (DATABASE_URL), or say --replace: "
             "all that is in it goes."
         )
-    return Ground(inhabited, continued)
+    return ground
+
+
+def require_same(manifest: Manifest, ground: Ground) -> None:
+    """Raise ``Unusable`` where what was judged is not what is there: asked by who has all tables alone."""
+    found = _ground(manifest, tables_here())
+    if found.inhabited and found != ground:
+        raise Unusable(
+            "The database has got another content while the restore was waiting for it, and that is still there: stop what "
+            "writes there, and restore again."
+        )
+
+
+def _ground(manifest: Manifest, here: Collection[str]) -> Ground:
+    inhabited = ("users" in here and User.objects.exists()) or ("tenants" in here and Tenant.objects.exists())
+    return Ground(inhabited, "audit_logs" in here and is_continued(manifest))
 
 
 def require_tables(manifest: Manifest) -> None:

@@ -21,14 +21,21 @@ def file_of(folder: Path, now: datetime) -> Path:
 
 
 def older_remove(folder: Path, keep: int, now: datetime) -> list[Path]:
-    """Remove what ``file_of`` has named but the newest ``keep``, and what killed processes left; nothing else."""
-    whole = sorted(path for path in folder.iterdir() if _OURS.fullmatch(path.name))
-    left = [
-        path
-        for path in folder.iterdir()
-        if _HALF_MADE.fullmatch(path.name) and now.timestamp() - path.stat().st_mtime > _GIVEN_UP.total_seconds()
-    ]
+    """Remove what ``file_of`` has named up to ``now`` but the newest ``keep``, and what killed processes left; nothing else.
+
+    A clock that was ahead once has named what seems newer than all that is made: it stays, and takes nobody's place.
+    """
+    made = file_of(folder, now).name
+    whole = sorted(path for path in folder.iterdir() if _OURS.fullmatch(path.name) and path.name <= made)
+    left = [path for path in folder.iterdir() if _HALF_MADE.fullmatch(path.name) and _is_given_up(path, now)]
     removed = [*whole[:-keep], *left]
     for path in removed:
-        path.unlink()
+        path.unlink(missing_ok=True)  # somebody else keeps the same folder
     return removed
+
+
+def _is_given_up(path: Path, now: datetime) -> bool:
+    try:
+        return now.timestamp() - path.stat().st_mtime > _GIVEN_UP.total_seconds()
+    except FileNotFoundError:
+        return False  # it is finished just now, and called otherwise

@@ -88,7 +88,13 @@ def restore(
                     installation_close(closing.REASON)
                 progress("waiting until every process knows that the doors are closed")
                 time.sleep(CLOSED_SECONDS)
-            return undisturbed(lambda: _replace(opened, keep_accounts, operator, now, progress))
+
+            def replaced() -> Restored:
+                _lock_tables()
+                judging.require_same(opened.manifest, ground)
+                return _replace(opened, keep_accounts, operator, now, progress)
+
+            return undisturbed(replaced)
 
 
 def _migrate(manifest: Manifest) -> None:
@@ -115,7 +121,6 @@ def _replace(
     opened: Archive, keep_accounts: bool, operator: str, now: datetime, progress: Callable[[str], None]
 ) -> Restored:
     manifest, done = opened.manifest, Restored(opened.manifest)
-    _lock_tables()
     with connection.cursor() as cursor:
         tables = [sql.Identifier(table.name) for table in manifest.tables]
         everything = sql.SQL(", ").join([*tables, *map(sql.Identifier, sorted(TRANSIENT))])

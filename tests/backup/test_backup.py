@@ -10,12 +10,15 @@ import sys
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psycopg
 import pytest
 from cryptography.fernet import Fernet
 
+from portal.backup import keeping
 from tests.backup.conftest import PEOPLE, Installation
 from tests.databases import OWNER, ROOT
 from tests.story.product import eventually
@@ -30,6 +33,12 @@ def rewritten(file: Path, to: Path, member: str, change: Callable[[bytes], bytes
             data = old.read(name)
             new.writestr(name, change(data) if name == member else data)
     return to
+
+
+COLUMNS = (
+    "SELECT column_name FROM information_schema.columns WHERE table_name = 'users' AND table_schema = 'public'"
+    " AND is_generated = 'NEVER'"
+)
 
 
 def state(house: Installation) -> list[tuple[object, ...]]:
@@ -70,6 +79,36 @@ def test_in_a_folder_it_is_called_by_its_time_and_the_newest_stay(house: Install
     assert set(folder.iterdir()) == {old[2], *made, *others}
     assert said.count("removed") == 3
     house.manage("restore", str(made[-1]))
+
+
+def test_what_a_clock_ahead_has_named_does_not_cost_the_backup_that_is_made(
+    house: Installation, tmp_path: Path
+) -> None:
+    ahead = [tmp_path / f"tenantry-2999-01-0{day}T02-23-00Z.backup" for day in (1, 2)]
+    for path in ahead:
+        path.write_text("as it was")
+    assert "removed" not in house.manage("backup", str(tmp_path), "--keep=1")
+    (made,) = {path for path in tmp_path.iterdir() if path.is_file()} - {*ahead}
+    house.manage("restore", str(made))
+
+
+def test_two_who_keep_one_folder_hinder_nobody(tmp_path: Path) -> None:
+    """What one lists the other has removed or called otherwise by then: it is in the folder, and nothing is behind it."""
+    now = datetime(2026, 1, 9, tzinfo=UTC)
+    files = [keeping.file_of(tmp_path, now - timedelta(days=days)) for days in range(6)]
+    for path in files:
+        path.write_text("as it was")
+    (tmp_path / f".{files[0].name}.7.partial").symlink_to("finished")
+    start = threading.Barrier(8)
+
+    def keep() -> None:
+        start.wait()
+        keeping.older_remove(tmp_path, 2, now)
+
+    with ThreadPoolExecutor(8) as pool:
+        for each in [pool.submit(keep) for _ in range(8)]:
+            each.result()
+    assert {path for path in tmp_path.iterdir() if path.suffix == ".backup"} == {*files[:2]}
 
 
 def test_no_room_is_said_and_leaves_nothing(house: Installation, tmp_path: Path) -> None:
@@ -313,6 +352,39 @@ def test_a_restore_that_is_killed_leaves_what_was_there_closed_and_is_run_again(
     house.manage("restore", "--open")
     assert house.ask("SELECT space FROM locks") == []
     assert "is open" in house.refused("restore", "--open")
+
+
+def test_whoever_comes_while_a_restore_waits_for_an_empty_database_is_not_swept_away(
+    house: Installation, install: Install, tmp_path: Path
+) -> None:
+    """It was judged when nobody lived there; nobody has said that anything may go, and no doors were closed."""
+    file, elsewhere = tmp_path / "a.backup", install()
+    house.manage("backup", str(file))
+    with psycopg.connect(elsewhere.owner) as comer:
+        comer.execute("LOCK TABLE tenants IN ROW EXCLUSIVE MODE")
+        begun = elsewhere.begin("restore", str(file), "--replace")
+
+        def waits() -> bool:
+            assert begun.poll() is None, begun.communicate()
+            return bool(
+                elsewhere.ask(
+                    "SELECT FROM pg_locks JOIN pg_database ON pg_database.oid = database"
+                    " WHERE NOT granted AND mode = 'AccessExclusiveLock' AND datname = current_database()"
+                )
+            )
+
+        eventually(waits)
+        columns = ", ".join(name for (name,) in house.ask(COLUMNS))
+        kept = house.ask("SELECT row_to_json(users)::text FROM users WHERE email = 'alice@acme.test'")[0][0]
+        comer.execute(
+            f"INSERT INTO users ({columns}) SELECT {columns} FROM json_populate_record(NULL::users, %s)", [kept]
+        )
+    _, errors = begun.communicate(timeout=400)
+    assert begun.returncode == 1, errors
+    assert "restore again" in errors
+    assert elsewhere.ask("SELECT email FROM users") == [("alice@acme.test",)]
+    elsewhere.manage("restore", str(file), "--replace")
+    assert len(elsewhere.ask("SELECT FROM users")) > 1
 
 
 HELD_BY_TURNS = ("workspaces", "users", "tiers", "tenants", "operations", "memberships", "clusters")

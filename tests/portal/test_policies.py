@@ -288,6 +288,37 @@ def test_custom_kinds_of_a_cluster_are_tried_and_what_it_does_not_show_is_told(
     } - {f"/api/v1/namespaces/{namespace}/services"}
 
 
+def test_a_cluster_that_does_not_answer_is_not_waited_for_at_each_of_its_workspaces(
+    shown: tuple[ShownCluster, str], acme: House, operator: User
+) -> None:
+    """What is wrong with one workspace alone hides none of the others."""
+    cluster, first = shown
+    registered = Cluster.objects.get(name="shows")
+    accounts = dict.fromkeys(ACCOUNTS.values(), "u")
+    others = [
+        factories.workspace(acme.tenant, acme.editor, cluster=registered, service_accounts=accounts).k8s_namespace
+        for _ in range(3)
+    ]
+    spaces, answers, broken = sorted([first, *others]), cluster.server.reply, min([first, *others])
+    cluster.lists = {f"/api/v1/namespaces/{namespace}/configmaps": listed("c") for namespace in spaces}
+
+    def reply(method: str, path: str) -> Any:
+        if method == "POST" and f"/{broken}/" in path:
+            return 404, {"kind": "Status", "reason": "NotFound", "code": 404}
+        return answers(method, path)
+
+    cluster.server.reply = reply
+    found = tried(operator, REFUSED)
+    assert {each["namespace"] for each in found["offenders"]} == {*spaces} - {broken}
+    assert [each.partition(": ")[0] for each in found["unseen"]] == [broken]
+    cluster.server.reply = lambda _method, _path: lambda connection: connection.close()
+    cluster.server.calls.clear()
+    found = tried(operator, REFUSED)
+    assert [each.partition(": ")[0] for each in found["unseen"]] == spaces
+    assert all("has not answered" in each for each in found["unseen"][1:]), found["unseen"]
+    assert len([method for method, _ in cluster.server.calls if method == "POST"]) == 1
+
+
 def test_what_is_not_looked_at_is_told_with_the_reason(acme: House, globex: House, operator: User, tier: Tier) -> None:
     """A cluster that is away, one that nobody asks, and what comes after more than anybody reads."""
     away = acme.workspace.k8s_namespace
