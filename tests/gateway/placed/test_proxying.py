@@ -228,6 +228,7 @@ def test_what_goes_on_ends_with_the_tier(door: Door, place: str, change: str) ->
         other = Tier.objects.exclude(pk=workspace.tier_id).filter(proxies=False).first()
         assert other is not None
         workspace_change_tier(actor=OPERATOR, workspace_id=workspace.pk, tier=other.pk)
+        door.until(lambda: not workspace.operations.exclude(state="done").exists())
     with pytest.raises(Exception, match=r"IncompleteRead|0 bytes"):
         response.read()
     assert owner.get(path).status == 403
