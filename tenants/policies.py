@@ -43,10 +43,8 @@ FRESH: Final = timedelta(days=1)
 
 
 class Enforcement(StrEnum):
-    """Where a policy is enforced."""
+    """Where a policy is enforced on a cluster; what is stored here is judged with every write."""
 
-    ALWAYS = "always"
-    """By the admission of every write: the objects are stored here."""
     WEBHOOK = "webhook"
     """At the door, and by the cluster itself, which asks whoever writes there."""
     DOOR = "door"
@@ -63,15 +61,14 @@ class Enforced:
 
 
 def policies_enforced(tenant: Tenant, now: datetime) -> list[Enforced]:
-    """What is so on each cluster that a tenant has workspaces on: not what is configured, but who has asked."""
-    rows = Cluster.objects.filter(workspaces__in=tenant.workspaces.exclude(phase=Phase.DELETED)).distinct()
-    found = []
-    for name, kind, asked in rows.order_by("name").values_list("name", "kind", "admission_asked_at"):
-        enforced = Enforcement.ALWAYS
-        if kind == Cluster.Kind.EXTERNAL:
-            enforced = Enforcement.WEBHOOK if asked and now - asked < FRESH else Enforcement.DOOR
-        found.append(Enforced(name, enforced, asked))
-    return found
+    """What is so on each registered cluster that a tenant has workspaces on: not what is configured, but who has asked."""
+    rows = Cluster.objects.filter(
+        kind=Cluster.Kind.EXTERNAL, workspaces__in=tenant.workspaces.exclude(phase=Phase.DELETED)
+    ).distinct()
+    return [
+        Enforced(name, Enforcement.WEBHOOK if asked and now - asked < FRESH else Enforcement.DOOR, asked)
+        for name, asked in rows.order_by("name").values_list("name", "admission_asked_at")
+    ]
 
 
 def tenant_policies_key(tenant: str) -> Key:

@@ -141,15 +141,14 @@ def test_where_the_rules_hold_is_told_as_it_is(acme: House) -> None:
         "fra-1": "door",
         "asks": "webhook",
         "asked-once": "door",
-        "here": "always",
-    }
+    }, "what is stored here is judged with every write"
     assert {name for name, each in told.items() if each["last_asked"]} == {"asks", "asked-once"}
     page = signed_in(acme.viewer).get(reverse("tenant-objects", args=["acme"])).content.decode()
     rows = {row.partition("</dt>")[0]: row for row in page.split("<dt>")}
     assert "whoever writes there: it asked" in rows["asks"] and "door only" not in rows["asks"]
     assert "door only" in rows["fra-1"] and "has never asked" in rows["fra-1"]
     assert "door only" in rows["asked-once"] and "not since" in rows["asked-once"]
-    assert "Always" in rows["here"] and "Always" in rows["Namespaces that are no workspace"]
+    assert "Always" in rows["Namespaces that are no workspace"] and "here" not in rows
 
 
 # What is tried looks at whatever is there, and says what it has not looked at.

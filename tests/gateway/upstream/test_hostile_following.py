@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
+from datetime import datetime, timedelta
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
-import orjson
 import pytest
 
 from access.admission.tenancy.placedquota import PlacedQuotas
 from access.credentials.tokenrequests import ClusterToken
 from gateway.process.keyedlocks import KeyedLocks
-from gateway.upstream.client import Cluster, Upstream
+from gateway.upstream.client import Cluster
 from gateway.upstream.openedobjects import OpenedObjects
 from gateway.upstream.placed import hosts, rights
 from gateway.upstream.placed.hosts import IngressReader
@@ -28,146 +24,27 @@ from gateway.upstream.placed.quota import PlacedUsageController
 from gateway.upstream.placed.rights import PlacedRights
 from gateway.upstream.placements import Placement, Placements
 from gateway.upstream.tokens import WorkspaceTokens
-from kube.authorization.leastrole import ROLES, WorkspaceRoles
-from kube.authorization.rbac import GROUP, Rule
-from kube.kinds.openings import openings_from
-from kube.quota.tenantquotas import PLACED_USAGES, UsageRule, used_of
+from kube.quota.tenantquotas import PLACED_USAGES, UsageRule
 from kube.requests.status import ServiceUnavailable
-from store.engine import Engine, Options
-from store.types import Create, Delete, Key, Range, Update
-from tenants.clusters.objects import CLUSTER_LABEL, WORKSPACE_LABEL
+from store.types import Key, Range, Update
 from tenants.quotas import tenant_quota_key
 from tests.databases import migrated
-from tests.gateway.upstream.asking import PATIENT
-from tests.gateway.upstream.rawcluster import Visit, ok, raw_cluster
-
-SPACE = "root:acme"
-EVIL = "acme-1"
-NAMESPACES = {"acme-0": "good", EVIL: "evil", "acme-2": "good"}
-"""Wherever names are in order, one comes before that on the cluster that means harm, and one behind it."""
-
-Reply = Callable[[str], Any]
-"""Of the path: what is answered, JSON or bytes; ``None`` for never anything."""
+from tests.gateway.upstream.following import (
+    EVIL,
+    NAMESPACES,
+    SPACE,
+    at_work,
+    following,
+    list_of,
+    pod,
+)
+from tests.gateway.upstream.rawcluster import Visit
 
 
 @pytest.fixture(scope="module")
 def database() -> Iterator[str]:
     with migrated("following") as url:
         yield url
-
-
-def list_of(*items: dict[str, Any]) -> dict[str, Any]:
-    return {"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}, "items": list(items)}
-
-
-def answering(reply: Reply, heard: list[str]) -> Callable[[Visit], Awaitable[None]]:
-    async def behave(visit: Visit) -> None:
-        while True:
-            line, _, _ = await visit.request()
-            heard.append(line.split()[1].decode())
-            said = reply(heard[-1])
-            if said is None:
-                await asyncio.Event().wait()
-            elif callable(said):
-                await said(visit)
-                return
-            else:
-                await visit.say(ok(said if isinstance(said, bytes) else json.dumps(said).encode()))
-
-    return behave
-
-
-class Following:
-    """The store, and two clusters as the product knows them; ``heard`` are the paths that each was asked for."""
-
-    def __init__(self, store: Engine, database: str, upstreams: dict[str, Upstream], heard: dict[str, list[str]]):
-        self.store, self.database, self.heard = store, database, heard
-        self.names = frozenset(upstreams)
-        self._upstreams = upstreams
-        rules = dict.fromkeys(ROLES, (Rule(("*",), groups=("*",), resources=("*",)),))
-        self._roles = WorkspaceRoles.of(rules, {f"tenantry-{role}": role for role in ROLES})
-        self.opened = openings_from("storageclasses.storage.k8s.io")
-
-    @property
-    def all(self) -> frozenset[Cluster]:
-        return frozenset(replace(self._upstreams[name].cluster, name=name) for name in self.names)
-
-    def upstream(self, name: str) -> Upstream:
-        return self._upstreams[name]
-
-    def as_gateway(self, name: str) -> tuple[Upstream, str]:
-        return self._upstreams[name], "gateway"
-
-    async def roles(self, _name: str) -> WorkspaceRoles:
-        return self._roles
-
-    def openings(self, _name: str) -> Any:
-        return self.opened
-
-    @property
-    def tokens(self) -> WorkspaceTokens:
-        return WorkspaceTokens(lambda *_: ClusterToken("t", None, datetime.now(UTC) + timedelta(hours=1)))
-
-    async def place(self) -> None:
-        """Namespaces on both clusters, and a quota."""
-        for name, cluster in NAMESPACES.items():
-            labels = {CLUSTER_LABEL: cluster, WORKSPACE_LABEL: str(uuid4())}
-            body = {"metadata": {"name": name, "labels": labels}, "status": {"phase": "Active"}}
-            await self.store.commit(Create(Key(SPACE, "", "namespaces", "", name), body))
-        hard = {"pods": "9", "requests.cpu": "9"}
-        quota = {"metadata": {"name": "quota"}, "spec": {"hard": hard}, "status": {"used": dict.fromkeys(hard, "0")}}
-        await self.store.commit(Create(tenant_quota_key("acme"), quota))
-
-    async def used(self) -> dict[str, str]:
-        stored = await self.store.get(tenant_quota_key("acme"))
-        assert stored is not None
-        return {name: str(amount) for name, amount in used_of(orjson.loads(stored.data)).items()}
-
-    async def until(self, condition: Callable[[], Awaitable[Any]]) -> None:
-        async with asyncio.timeout(300):
-            while not await condition():
-                await asyncio.sleep(0.02)
-
-
-@asynccontextmanager
-async def following(database: str, evil: Reply, good: Reply) -> AsyncIterator[Following]:
-    replies, heard = {"evil": evil, "good": good}, {"evil": [], "good": []}
-    async with AsyncExitStack() as stack:
-        upstreams = {}
-        for name, reply in replies.items():
-            cluster = await stack.enter_async_context(raw_cluster(answering(reply, heard[name])))
-            upstreams[name] = Upstream(cluster.cluster, PATIENT)
-            stack.push_async_callback(upstreams[name].close)
-        store = await stack.enter_async_context(Engine(database, Options(poll_seconds=0.05)))
-        followed = Following(store, database, upstreams, heard)
-        await followed.place()
-        try:
-            yield followed
-        finally:
-            for each in (Range(SPACE, "", "namespaces"), Range(SPACE, *PLACED_USAGES), tenant_quota_key("acme")):
-                await _remove(store, each)
-
-
-async def _remove(store: Engine, what: Range | Key) -> None:
-    found = [await store.get(what)] if isinstance(what, Key) else (await store.list(what)).items
-    for stored in found:
-        await store.commit(Delete(stored.key, stored.revision, orjson.loads(stored.data)))
-
-
-@asynccontextmanager
-async def at_work(work: Awaitable[None]) -> AsyncIterator[None]:
-    task = asyncio.ensure_future(work)
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-
-def pod(cpu: Any, namespace: str = "acme-2") -> dict[str, Any]:
-    containers = [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]
-    return {"metadata": {"name": "p", "namespace": namespace, "uid": "u"}, "spec": {"containers": containers}}
 
 
 COUNTS = {
@@ -180,47 +57,6 @@ COUNTS = {
     "no amount": lambda _path: list_of(pod({"x": "y"})),
     "less than nothing": lambda _path: list_of(pod("-1000"), {**pod("-1000"), "metadata": {"name": "q", "uid": "v"}}),
 }
-
-
-async def test_a_cluster_that_says_the_same_for_ever_fills_nothing(database: str) -> None:
-    """Its namespaces are due once each, and others' and unknown ones not at all."""
-    events = [
-        {"type": "MODIFIED", "object": {"metadata": {"name": f"r{number % 3}", "namespace": namespace}, "rules": []}}
-        for number in range(3000)
-        for namespace in (EVIL, "elsewhere")
-    ]
-    said = asyncio.Event()
-
-    async def flood(visit: Visit) -> None:
-        body = b"".join(orjson.dumps(each) + b"\n" for each in events)
-        await visit.say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n" % (len(body), body))
-        said.set()
-        await asyncio.Event().wait()
-
-    def evil(path: str) -> Any:
-        return (flood if "/roles?" in path else None) if "watch=" in path else list_of()
-
-    async with following(database, evil, lambda path: None if "watch=" in path else list_of()) as there:
-        work = PlacedRights(there.store, there, database)  # type: ignore[arg-type]
-        held = asyncio.Event()
-        most = 0
-
-        async def settle(_placement: Placement, seen: Any) -> None:
-            nonlocal most
-            await said.wait()
-            await there.until(lambda: _told(seen, EVIL, 3))
-            most = max(most, len(seen.due))
-            held.set()
-
-        work._settle = settle  # type: ignore[method-assign]
-        async with at_work(work.run()):
-            async with asyncio.timeout(300):
-                await held.wait()
-            assert most <= 1
-
-
-async def _told(seen: Any, namespace: str, number: int) -> bool:
-    return len(seen.objects.get(namespace, ())) == number
 
 
 @pytest.mark.parametrize("harm", COUNTS)
@@ -438,66 +274,6 @@ async def test_a_cluster_whose_watches_end_at_once_is_not_read_without_a_rest(
             async with asyncio.timeout(300):
                 await rested.wait()
     assert lists == [2], "both kinds once, and then a rest"
-
-
-async def test_what_is_kept_of_a_clusters_rbac_is_bounded_in_bytes(database: str) -> None:
-    """AD8: no number of names, but their length, fills a database. What does not fit gives no right."""
-    long = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"], "resourceNames": ["x" * 1000] * 3000}
-    subjects = [{"kind": "User", "name": "tenantry:ann", "apiGroup": GROUP}]
-
-    def evil(path: str) -> Any:
-        if "watch=true" in path:
-            return None
-        metadata = {"namespace": EVIL}
-        if "rolebindings" in path:
-            reference = {"kind": "Role", "apiGroup": GROUP}
-            return list_of(
-                *(
-                    {"metadata": {**metadata, "name": n}, "roleRef": {**reference, "name": n}, "subjects": subjects}
-                    for n in ("a", "b", "c", "d", "small")
-                )
-            )
-        small = {**long, "resourceNames": ["x"]}
-        return list_of(
-            *({"metadata": {**metadata, "name": name}, "rules": [long]} for name in ("a", "b", "c", "d")),
-            {"metadata": {**metadata, "name": "small"}, "rules": [small]},
-        )
-
-    async with following(database, evil, lambda path: None if "watch=true" in path else list_of()) as there:
-        kept: dict[str, int] = {}
-
-        async def settled() -> bool:
-            found = await there.store.list(Range(SPACE, GROUP, "roles", EVIL))
-            kept.clear()
-            kept.update({stored.key.name: len(stored.data) for stored in found.items})
-            return "small" in kept
-
-        async with at_work(PlacedRights(there.store, there, database).run()):
-            await there.until(settled)
-    assert sum(kept.values()) < 2 * 1024 * 1024
-
-
-async def test_what_an_operator_opens_to_workspaces_later_is_kept_as_well(
-    database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """GW19: of namespaces that are there already, without any change of theirs."""
-    monkeypatch.setattr(rights, "LOOK_SECONDS", 0.01)
-
-    def quiet(path: str) -> Any:
-        return None if "watch=true" in path else list_of()
-
-    async with following(database, quiet, quiet) as there:
-
-        async def kept() -> Any:
-            stored = await there.store.get(Key(SPACE, GROUP, "roles", next(iter(NAMESPACES)), "tenantry:viewer"))
-            return orjson.loads(stored.data)["rules"] if stored is not None else None
-
-        async with at_work(PlacedRights(there.store, there, database).run()):
-            for rules in ([], [Rule(("get",), ("example.org",), ("widgets",))]):
-                there._roles = WorkspaceRoles.of({"viewer": rules}, {})
-                async with asyncio.timeout(300):
-                    while await kept() != [rule.as_dict() for rule in rules]:
-                        await asyncio.sleep(0.02)
 
 
 async def test_a_cluster_that_never_says_which_hosts_it_has_keeps_nobody_waiting(
