@@ -1,18 +1,19 @@
 """How much one tenant may ask of an API server, and one person of it: token buckets a kind of request, and a cap on streams.
 
 A person's share is within the tenant's, so that one member's flood leaves the others served. What is too much is refused
-before it costs anything, so that one tenant's flood does not slow another's requests (AD6). The processes of a server
-share a tenant's rates in equal parts: together they never serve more, and one of them never less than its part. Open
-streams are counted in each. Every answer says how much is left. How often a person may set up workspaces or sign in is
-limited in ``tenants.actionlimits``.
+before it costs anything, so that one tenant's flood does not slow another's requests (AD6). All processes on a database
+share the rates of a tenant, and those of a person: each serves its part of them, which follows what is asked of it
+(``kube.requests.rateshares``). Open streams are counted in each. Every answer says how much is left where it comes from.
+How often a person may set up workspaces or sign in is limited in ``tenants.actionlimits``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from access.authentication import clusterwebhooks
@@ -73,63 +74,93 @@ _Key = tuple[str | None, str, str]
 """Tenant, kind, and person, empty for the tenant as a whole."""
 
 
+@dataclass(slots=True)
+class _Share(Level):
+    """This process' part in a rate, with what is left of it, and what was asked since ``TenantThrottle.wanted`` was."""
+
+    rate: str
+    """What the processes call it among them."""
+    policy: str
+    whole: TokenBucket
+    part: TokenBucket
+    asked: float = 0
+    lacking: bool = False
+    """Whether it was not enough."""
+
+    def held(self, now: float) -> float:
+        """The tokens that are there."""
+        return self.part.tokens(self, now)
+
+    def charge(self, cost: float, now: float) -> None:
+        """Take tokens off, and let them be owed."""
+        after = self.part.take(self.held(now), cost, now)
+        self.tokens, self.at = after.tokens, after.at
+        self.asked += cost
+
+    def resize(self, part: float, now: float) -> None:
+        """Be another part of the whole from now on: until now it has filled as it was."""
+        self.tokens, self.at = self.held(now), max(now, self.at)
+        self.part = self.whole.part(part)
+
+
 class _Rate(NamedTuple):
     """What a tenant may ask of one kind, and one person of it."""
 
     tenant: TokenBucket
     person: TokenBucket
-    tenant_policy: tuple[str, int]
-    """``name`` and ``window`` of a ``Standing``."""
-    person_policy: tuple[str, int]
 
 
 class Allowance:
     """What one person of a tenant may still ask of one kind: within what the tenant may, whoever else of it has asked."""
 
-    __slots__ = ("_own", "_rate", "_told", "_told_of", "_whole")
+    __slots__ = ("_own", "_told", "_told_of", "_whole")
 
-    def __init__(self, rate: _Rate, whole: Level, own: Level) -> None:
+    def __init__(self, whole: _Share, own: _Share) -> None:
         """``whole`` is shared by all of the tenant."""
-        self._rate = rate
         self._whole = whole
         self._own = own
         self._told = b""
-        self._told_of: tuple[float, float] | None = None
+        self._told_of: tuple[float, float, TokenBucket, TokenBucket] | None = None
 
     def take(self, kind: str, now: float) -> None:
         """Count one request. Raises ``RateLimited``."""
-        rate, whole, own = self._rate, self._whole, self._own
-        held, left = rate.tenant.tokens(whole, now), rate.person.tokens(own, now)
+        whole, own = self._whole, self._own
+        held, left = whole.part.tokens(whole, now), own.part.tokens(own, now)
         if held < 1 or left < 1:
+            whole.lacking, own.lacking = whole.lacking or held < 1, own.lacking or left < 1
             # The buckets are left as they were: what is refused must not put off what is asked later.
-            raise _too_many(kind, rate.tenant.wait(held), rate.person.wait(left))
+            raise _too_many(kind, whole.part.wait(held), own.part.wait(left))
         # Within the bounds that ``TokenBucket.take`` would look at: every request comes by here.
         whole.tokens, whole.at = held - 1, now
         own.tokens, own.at = left - 1, now
+        whole.asked += 1
+        own.asked += 1
 
     def owed(self, now: float) -> float:
         """The seconds until nothing is owed any more."""
-        rate = self._rate
-        whole, own = rate.tenant.tokens(self._whole, now), rate.person.tokens(self._own, now)
-        return max(rate.tenant.wait(whole, 0), rate.person.wait(own, 0))
+        longest = 0.0
+        for share in (self._whole, self._own):
+            held = share.held(now)
+            share.lacking = share.lacking or held < 0
+            longest = max(longest, share.part.wait(held, 0))
+        return longest
 
     def charge(self, cost: int, now: float) -> None:
         """Take off as much as ``cost`` requests, and let it be owed."""
-        for bucket, level in ((self._rate.tenant, self._whole), (self._rate.person, self._own)):
-            after = bucket.take(bucket.tokens(level, now), cost, now)
-            level.tokens, level.at = after.tokens, after.at
+        self._whole.charge(cost, now)
+        self._own.charge(cost, now)
 
     def standing(self, now: float) -> Standing:
         """What is left at ``now``."""
-        rate = self._rate
-        return _standing(rate, rate.tenant.tokens(self._whole, now), rate.person.tokens(self._own, now))
+        return _standing(self._whole, self._own, self._whole.held(now), self._own.held(now))
 
     @property
     def header_lines(self) -> bytes:
         """See ``Standing``; as it was when anything was last taken, which for who asks little is the same each time."""
-        left = self._whole.tokens, self._own.tokens
+        whole, own = self._whole, self._own
+        left = whole.tokens, own.tokens, whole.part, own.part
         if left != self._told_of:
-            self._told, self._told_of = _standing(self._rate, *left).header_lines, left
+            self._told, self._told_of = _standing(whole, own, whole.tokens, own.tokens).header_lines, left
         return self._told
 
 
@@ -147,20 +178,11 @@ def _bounds(limits: Limits) -> _Bounds:
     own = limits.of_person()
     rates = {READ: (limits.read, own.read), WRITE: (limits.write, own.write), WATCH: (limits.watch, own.watch)}
     return _Bounds(
-        {
-            kind: _Rate(whole, part, (f"tenant-{kind}", _window(whole)), (f"person-{kind}", _window(part)))
-            if whole.qps
-            else None
-            for kind, (whole, part) in rates.items()
-        },
+        {kind: _Rate(whole, part) if whole.qps else None for kind, (whole, part) in rates.items()},
         limits.open_watches,
         own.open_watches,
         {},
     )
-
-
-def _window(bucket: TokenBucket) -> int:
-    return math.ceil(bucket.burst / bucket.qps)
 
 
 PAUSE_SECONDS: Final = 1.0
@@ -187,18 +209,28 @@ class RateLimited(TooManyRequests):
         return replace(decision, trace=(decision,))
 
 
+def _alone(_: str) -> float:
+    """The part of the only process."""
+    return 1.0
+
+
 class TenantThrottle:
     """Counts the requests of every tenant, and of every person in it.
 
     ``open_watches`` tells how many watches a tenant has open, or a person of it. ``limits`` are those of tenants of
-    which ``bound`` has said nothing.
+    which ``bound`` has said nothing. ``part`` is how much of a rate is this process' own; ``share_anew`` says that it is
+    another now.
     """
 
-    def __init__(self, limits: Limits, open_watches: Callable[[str | None, str], int]) -> None:
+    def __init__(
+        self, limits: Limits, open_watches: Callable[[str | None, str], int], part: Callable[[str], float] = _alone
+    ) -> None:
         self._default = _bounds(limits)
         self._tenants: dict[str | None, _Bounds] = {}
         self._open_watches = open_watches
-        self._levels: dict[_Key, Level] = {}
+        self._part = part
+        self._shares: dict[_Key, _Share] = {}
+        self._by_rate: dict[str, _Share] = {}
         self._told: dict[_Key, float] = {}
         """Until when somebody was told to wait, in monotonic seconds."""
 
@@ -207,6 +239,8 @@ class TenantThrottle:
         if len(self._tenants) >= _BUCKETS_MAX:
             self._tenants.clear()
         self._tenants[tenant] = _bounds(limits)
+        # What it asked before was of the same shares, which are of other rates now.
+        self._default.allowances.clear()
 
     def is_bound(self, tenant: str | None) -> bool:
         """Whether a tenant's own limits are known."""
@@ -218,6 +252,22 @@ class TenantThrottle:
             self._tenants.clear()
         else:
             self._tenants.pop(tenant, None)
+
+    def wanted(self, seconds: float) -> dict[str, float]:
+        """What was asked of each rate in the ``seconds`` since this was, as a part of the whole: 1 where it was not enough."""
+        found = {}
+        for share in self._shares.values():
+            if share.asked or share.lacking:
+                found[share.rate] = 1.0 if share.lacking else min(share.asked / (share.whole.qps * seconds), 1.0)
+                share.asked, share.lacking = 0, False
+        return found
+
+    def share_anew(self, rates: Iterable[str] | None, now: float) -> None:
+        """This process' parts in these rates, ``None`` for all, may be others from ``now`` on; what was used stays used."""
+        for rate in list(self._by_rate) if rates is None else rates:
+            share = self._by_rate.get(rate)
+            if share is not None:
+                share.resize(self._part(rate), now)
 
     def take(self, principal: Principal, info: RequestInfo, now: float) -> Allowance | None:
         """Count one request at ``now`` (monotonic seconds); of what it was taken.
@@ -265,13 +315,23 @@ class TenantThrottle:
         rate = bounds.rates[kind]
         if rate is None:
             return None
-        levels = self._levels
-        if len(levels) >= _BUCKETS_MAX and whose not in levels:
+        if len(self._shares) >= _BUCKETS_MAX and whose not in self._shares:
             self._forget_full(now)
-        whole = levels.setdefault((tenant, kind, ""), Level(rate.tenant.burst, now))
-        own = levels.setdefault(whose, Level(rate.person.burst, now))
-        allowance = bounds.allowances[whose] = Allowance(rate, whole, own)
+        whole = self._share((tenant, kind, ""), f"tenant-{kind}", rate.tenant, now)
+        own = self._share(whose, f"person-{kind}", rate.person, now)
+        allowance = bounds.allowances[whose] = Allowance(whole, own)
         return allowance
+
+    def _share(self, key: _Key, policy: str, whole: TokenBucket, now: float) -> _Share:
+        """What is left of it, of the ``whole`` as it is now."""
+        share = self._shares.get(key)
+        if share is None:
+            rate = _name_of(key)
+            part = whole.part(self._part(rate))
+            share = self._shares[key] = self._by_rate[rate] = _Share(part.burst, now, rate, policy, whole, part)
+        elif share.whole != whole:
+            share.whole, share.part = whole, whole.part(self._part(share.rate))
+        return share
 
     def require_room(self, principal: Principal) -> None:
         """Raise ``RateLimited`` for whom, or whose tenant, has as many streams open as may be.
@@ -330,21 +390,23 @@ class TenantThrottle:
         """
         for bounds in (self._default, *self._tenants.values()):
             bounds.allowances.clear()
-        for key, level in list(self._levels.items()):
-            tenant, kind, person = key
-            rate = self._tenants.get(tenant, self._default).rates[kind]
-            if rate is None or (rate.person if person else rate.tenant).full_at(level) <= now:
-                del self._levels[key]
+        for key, share in list(self._shares.items()):
+            if share.part.full_at(share) <= now:
+                del self._shares[key], self._by_rate[share.rate]
 
 
-def _standing(rate: _Rate, held: float, left: float) -> Standing:
+def _name_of(key: _Key) -> str:
+    """Short, whatever people are called, and nobody's name."""
+    return blake2b("\0".join((key[0] or "", *key[1:])).encode(errors="backslashreplace"), digest_size=8).hexdigest()
+
+
+def _standing(whole: _Share, own: _Share, held: float, left: float) -> Standing:
     """What so many tokens of the tenant and of the person are."""
-    if left < held:
-        bucket, tokens, (name, window) = rate.person, left, rate.person_policy
-    else:
-        bucket, tokens, (name, window) = rate.tenant, held, rate.tenant_policy
-    reset = math.ceil((bucket.burst - tokens) / bucket.qps)
-    return Standing(name, bucket.burst, int(tokens) if tokens > 0 else 0, reset, window)
+    share, tokens = (own, left) if left < held else (whole, held)
+    part = share.part
+    reset = math.ceil((part.burst - tokens) / part.qps)
+    window = math.ceil(part.burst / part.qps)
+    return Standing(share.policy, part.burst, int(tokens) if tokens > 0 else 0, reset, window)
 
 
 def _too_many(kind: str, tenant: float, person: float) -> RateLimited:

@@ -89,13 +89,12 @@ class StoredBounds:
 
 
 class TenantLimits:
-    """Tells the throttle. ``limits`` are those of the flags, for all ``processes`` of a server together."""
+    """Tells the throttle. ``limits`` are those of the flags."""
 
-    def __init__(self, store: Store, throttle: TenantThrottle, limits: Limits, processes: int) -> None:
+    def __init__(self, store: Store, throttle: TenantThrottle, limits: Limits) -> None:
         self._store = store
         self._throttle = throttle
         self._limits = limits
-        self._processes = processes
         self._changes = 0
 
     def on_events(self, events: Sequence[Event]) -> None:
@@ -120,7 +119,7 @@ class TenantLimits:
         before = self._changes
         limits = await self._of(tenant) if tenant is not None and tenant != SYSTEM_TENANT else self._limits
         if before == self._changes:
-            self._throttle.bound(tenant, limits.shared_by(self._processes))
+            self._throttle.bound(tenant, limits)
 
     async def _of(self, tenant: str) -> Limits:
         found = [self._limits.with_settings(said) for said in await said_by_tiers(self._store, tenant)]

@@ -35,6 +35,7 @@ from gateway.process.auditlog import AuditLog, read_policy_file
 from gateway.process.fairexecutor import shorten_switch_interval
 from gateway.process.heavyrequests import HeavyRequests
 from gateway.process.keyedlocks import KeyedLocks
+from gateway.process.ratereports import RateReports
 from gateway.process.runtime import Runtime
 from gateway.process.streamreports import StreamReports
 from gateway.process.streams import OpenStreams
@@ -60,6 +61,7 @@ from kube.authentication.serviceaccounttokens import load_verifying_keys
 from kube.customresources.definitions import CRDS
 from kube.objects.publications import NAMESPACES, PLACED_COPIES
 from kube.requests.logicalclusters import ROOT
+from kube.requests.rateshares import RateShares
 from kube.requests.status import AlreadyExists
 from kube.workspaces.objects import root_objects
 from store.engine import Engine
@@ -74,11 +76,13 @@ async def build_runtime(
     *,
     background: bool = True,
     heavy: bool = False,
+    throttled: bool = True,
     store_options: StoreOptions | None = None,
 ) -> AsyncIterator[Runtime]:
     """A running API server's parts; everything is stopped on leaving.
 
     ``background``: take part in the workers. ``heavy``: leave requests that would hold the loop to a process beside it.
+    ``throttled``: have a part in the rates of tenants, as every process into which requests come.
     """
     # Worker processes are spawned: none of the command's own preparations have happened there.
     django.setup()
@@ -131,8 +135,10 @@ async def build_runtime(
         )
         reports = StreamReports(options.database_url, open_streams)
         audit_log, asking = _audit_log(options), AskingClusters(options.database_url)
-        throttle = TenantThrottle(options.tenant_limits.shared_by(options.workers), open_streams.of)
-        tenant_limits = TenantLimits(store, throttle, options.tenant_limits, options.workers)
+        shares = RateShares(str(uuid.uuid4()), options.workers)
+        throttle = TenantThrottle(options.tenant_limits, open_streams.of, shares.part)
+        rates = RateReports(options.database_url, throttle, shares)
+        tenant_limits = TenantLimits(store, throttle, options.tenant_limits)
         runtime = Runtime(
             options=options,
             store=store,
@@ -194,6 +200,8 @@ async def build_runtime(
         await clusters.start()
         requests.start()
         reports.start()
+        if throttled:
+            rates.start()
         asking.start()
         if audit_log is not None:
             audit_log.start()
@@ -235,6 +243,7 @@ async def build_runtime(
                 await runtime.heavy.close()
             await recordings.stop()
             await asking.stop()
+            await rates.stop()
             await reports.stop()
             await requests.stop()
             if audit_log is not None:

@@ -64,7 +64,8 @@ async def _serve(answers: BinaryIO) -> None:
         options = replace(options, tenant_limits=UNLIMITED)
         # Without leases: whoever writes would wait for this process, which works long without looking up.
         bounds = StoreOptions(cache_bytes=_CACHE_BYTES, connections=_CONNECTIONS, leases=Terms(spaces=0))
-        async with build_runtime(options, certificates, background=False, store_options=bounds) as runtime:
+        parts = build_runtime(options, certificates, background=False, throttled=False, store_options=bounds)
+        async with parts as runtime:
             gc.collect()
             gc.freeze()
             gc.set_threshold(20_000, 20, 20)

@@ -35,14 +35,6 @@ class Limits:
     open_watches: int = 2000
     person_share: int = 50
 
-    def shared_by(self, processes: int) -> Limits:
-        """The part of one of so many processes in the rates."""
-
-        def part(rate: TokenBucket) -> TokenBucket:
-            return TokenBucket(rate.qps / processes, max(1, rate.burst // processes))
-
-        return replace(self, read=part(self.read), write=part(self.write), watch=part(self.watch))
-
     def of_person(self) -> Limits:
         """What one person of the tenant may take of them."""
         share = self.person_share

@@ -18,10 +18,20 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class TokenBucket:
-    """``burst`` tokens at the most, ``qps`` new ones a second. A ``qps`` of 0 stands for no limit: do not ask it."""
+    """``burst`` tokens at the most, ``qps`` new ones a second. A ``qps`` of 0 stands for no limit: do not ask it.
+
+    No more than ``debt`` is owed; without it, no more than ``burst``.
+    """
 
     qps: float
     burst: int
+    debt: int = 0
+
+    def part(self, share: float) -> TokenBucket:
+        """So much of it, and one token at least; what costs more than the part holds is owed as it is to the whole."""
+        # A third of three is one, in floating point too.
+        burst = max(1, int(self.burst * share + 1e-9))
+        return TokenBucket(self.qps * share, burst, self.debt or self.burst)
 
     def tokens(self, level: Level | None, now: float) -> float:
         """The tokens at ``now``; ``None`` is a bucket from which nobody has taken. A clock that went back adds none."""
@@ -37,12 +47,11 @@ class TokenBucket:
         return (wanted - tokens) / self.qps if wanted > tokens else 0.0
 
     def take(self, tokens: float, taken: float, now: float) -> Level:
-        """What is left of ``tokens``: never more than ``burst``, and never more than ``burst`` owed.
+        """What is left of ``tokens``: never more than ``burst``, and never more than ``debt`` owed.
 
         A negative number gives back.
         """
-        left = tokens - taken
-        return Level(self.burst if left > self.burst else -self.burst if left < -self.burst else left, now)  # noqa: FURB136
+        return Level(max(min(tokens - taken, self.burst), -(self.debt or self.burst)), now)
 
     def full_at(self, level: Level) -> float:
         """When the bucket is full again, and its level says nothing that a new one would not."""

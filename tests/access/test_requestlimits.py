@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from access.requestlimits import RateLimited, TenantThrottle
 from kube.authentication.identity import MASTERS, Principal
 from kube.requests.ratelimits import Limits, most_generous, read_settings
+from kube.requests.rateshares import RESERVE, RateShares
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import TooManyRequests
 from kube.requests.tokenbuckets import TokenBucket
@@ -217,17 +218,96 @@ def test_nothing_is_said_to_whom_nothing_limits() -> None:
     assert unlimited.standing(user(), asking("get"), 100.0) is None
 
 
+class Sharing:
+    """Processes that share the rates, each telling the others in its turn."""
+
+    def __init__(self, processes: int, limits: Limits = LIMITS) -> None:
+        self.shares = [RateShares(str(number), processes) for number in range(processes)]
+        self.throttles = [TenantThrottle(limits, lambda *_: 0, share.part) for share in self.shares]
+        self.tell(0.0)
+
+    def tell(self, now: float, seconds: float = 2.0) -> None:
+        for said, speaker in zip(self.shares, self.throttles, strict=True):
+            wanted = said.worth_telling(speaker.wanted(seconds))
+            for heard, throttle in zip(self.shares, self.throttles, strict=True):
+                throttle.share_anew(heard.hear(said.process, wanted, now), now)
+
+
 @given(processes=st.integers(1, 8), verb=st.sampled_from(["get", "create"]))
 def test_the_processes_of_a_server_together_serve_no_more_than_is_configured(processes: int, verb: str) -> None:
     """AD6, up to one request for each process where there are more of them than the burst."""
     limits = replace(LIMITS, read=TokenBucket(16, 64), write=TokenBucket(8, 32))
-    parts = [throttle(limits.shared_by(processes)) for _ in range(processes)]
+    parts = Sharing(processes, limits).throttles
     rate = limits.read if verb == "get" else limits.write
     counts = [served(part, user(), asking(verb), times=200, now=100.0) for part in parts]
     assert sum(counts) <= rate.burst
     assert min(counts) == rate.burst // processes
     again = [served(part, user(), asking(verb), times=200, now=101.0) for part in parts]
     assert sum(again) <= rate.qps + processes
+
+
+@given(
+    processes=st.integers(1, 6),
+    asked=st.lists(st.lists(st.integers(0, 60), min_size=6, max_size=6), min_size=1, max_size=20),
+)
+def test_wherever_it_is_asked_all_processes_together_serve_no_more_than_the_rate(
+    processes: int, asked: list[list[int]]
+) -> None:
+    """AD6: however what is asked moves between them, and up to one request of each as often as its part is less than that."""
+    sharing = Sharing(processes, replace(LIMITS, read=TokenBucket(10, 40)))
+    now, count = 100.0, 0
+    for turn in asked:
+        for _ in range(4):
+            now += 0.5
+            for subject, times in zip(sharing.throttles, turn, strict=False):
+                count += served(subject, user(), asking("get"), times=times, now=now)
+        assert count <= 40 + 10 * (now - 100.0) + processes
+        sharing.tell(now)
+
+
+@given(processes=st.integers(2, 8), before=st.integers(0, 40))
+def test_a_tenant_of_one_connection_has_nearly_the_whole_rate(processes: int, before: int) -> None:
+    """AD6: its requests all come to one process; two reports later nothing of it lies idle but the reserve."""
+    sharing = Sharing(processes, replace(LIMITS, read=TokenBucket(100, 400)))
+    busy, now = sharing.throttles[0], 100.0
+    served(sharing.throttles[-1], user(), asking("get"), times=before, now=now)
+    for _ in range(2):
+        served(busy, user(), asking("get"), times=1000, now=now)
+        now += 2.0
+        sharing.tell(now)
+    served(busy, user(), asking("get"), times=1000, now=now)
+    assert served(busy, user(), asking("get"), times=1000, now=now + 2.0) >= (1 - RESERVE) * 200
+    said = busy.standing(user(), asking("get"), now + 2.0)
+    assert said is not None and said.limit >= (1 - RESERVE) * 400
+    # Whoever comes to another one meanwhile is served there, and has its part when that was told.
+    assert served(sharing.throttles[1], user(), asking("get"), times=1, now=now) == 1
+
+
+def test_a_person_of_one_connection_has_nearly_all_that_a_person_may() -> None:
+    """AD6: others of the tenant are busy at another process."""
+    sharing = Sharing(2, replace(LIMITS, read=TokenBucket(100, 100), person_share=40))
+    now = 100.0
+    for _ in range(3):
+        served(sharing.throttles[0], user(name="jane"), asking("get"), times=1000, now=now)
+        served(sharing.throttles[1], user(name="joe"), asking("get"), times=1000, now=now)
+        now += 2.0
+        sharing.tell(now)
+    for subject, name in zip(sharing.throttles, ("jane", "joe"), strict=True):
+        said = subject.standing(user(name=name), asking("get"), now)
+        assert said is not None
+        assert (said.name, said.limit) == ("person-read", 38)
+        assert 36 <= served(subject, user(name=name), asking("get"), times=1000, now=now) <= 40
+
+
+def test_what_costs_more_than_a_part_holds_is_paid_in_full() -> None:
+    """AD6: one request passes wherever it comes, and its price is owed as it would be to the whole rate."""
+    sharing = Sharing(4, replace(LIMITS, read=TokenBucket(8, 8)))
+    subject = sharing.throttles[0]
+    subject.take(user(), asking("get"), 100.0)
+    subject.charge(user(), asking("get"), 9, 100.0)
+    with pytest.raises(RateLimited) as refusal:
+        subject.take(user(), asking("get"), 100.0)
+    assert refusal.value.retry_after == 5, "2 - 1 - 9 = -8, at 2 a second, and one more"
 
 
 SHARED = replace(LIMITS, read=TokenBucket(10, 20), person_share=25)

@@ -1,0 +1,103 @@
+"""A tenant's rates are one for all processes of all servers on a database (AD6), through HTTP."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from kube.requests.rateshares import RESERVE
+from tests.databases import migrated
+from tests.gateway.callers import Answer, Caller, eventually
+from tests.gateway.conftest import Server, start, stop, tenant_named
+
+PATH = "/api/v1/namespaces/default/configmaps"
+QPS, BURST = 20, 60
+FLAGS = (f"--tenant-read-qps={QPS}", f"--tenant-read-burst={BURST}", "--tenant-person-share=100")
+NEARLY_ALL = int(BURST * (1 - RESERVE / 2))
+RESERVED = int(BURST * RESERVE / 2)
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[list[Server]]:
+    """Two servers on a database of their own."""
+    with migrated("rates") as database:
+        running: list[Server] = []
+        try:
+            for name in ("first", "second"):
+                running.append(start(tmp_path / name, database, *FLAGS))
+            yield running
+        finally:
+            for each in running:
+                if each.process.poll() is None:
+                    stop(each)
+
+
+def limit_of(answer: Answer) -> int:
+    """How much may be asked at once where the answer comes from."""
+    return int(answer.headers["x-ratelimit-limit"])
+
+
+def says(caller: Caller, limit: int) -> bool:
+    """Whether one who asks little is told so."""
+    time.sleep(0.2)
+    return limit_of(caller.get(PATH)) == limit
+
+
+def flood(caller: Caller, answers: list[Answer], *, until: float) -> None:
+    """Ask as fast as it goes."""
+    while time.monotonic() < until:
+        answers.append(caller.get(PATH))
+
+
+def test_two_servers_share_a_tenants_rate_and_it_follows_what_is_asked(servers: list[Server]) -> None:
+    """AD6: equal parts for who asks little, nearly all for a flood at one of them, all of it when the other has died."""
+    tenant_named(servers[0], "acme")
+    first, second = (each.user("acme", "jane") for each in servers)
+    assert eventually(lambda: first.get(PATH).status in (200, 403) and second.get(PATH).status in (200, 403))
+    assert eventually(lambda: says(first, BURST // 2) and says(second, BURST // 2))
+
+    asked: list[Answer] = []
+
+    def flooded() -> bool:
+        flood(first, asked, until=time.monotonic() + 0.5)
+        return limit_of(asked[-1]) == NEARLY_ALL
+
+    assert eventually(flooded)
+    assert 429 in {answer.status for answer in asked}
+    # Whoever comes to the other one is served there still.
+    others: list[Answer] = []
+
+    def reserved() -> bool:
+        flooded()
+        others.append(second.get(PATH))
+        return limit_of(others[-1]) == RESERVED
+
+    assert eventually(reserved)
+    assert others[-1].status != 429
+
+    # Who asks little of both again has equal parts again.
+    assert eventually(lambda: says(first, BURST // 2) and says(second, BURST // 2))
+
+    # Whatever is asked of both, they serve no more together than is promised.
+    told: list[list[Answer]] = [[], []]
+    begun = time.monotonic()
+    with ThreadPoolExecutor(4) as pool:
+        floods = zip((first, second) * 2, told * 2, strict=True)
+        for done in [pool.submit(flood, who, answers, until=begun + 6.0) for who, answers in floods]:
+            done.result()
+    seconds = time.monotonic() - begun
+    served = sum(answer.status != 429 for answers in told for answer in answers)
+    # Between two reports, which are two seconds apart, the parts may be older than what is asked.
+    assert served <= BURST + QPS * seconds + QPS * 2, (served, seconds)
+    assert all(answer.headers["retry-after"] for answers in told for answer in answers if answer.status == 429)
+
+    # One that is killed says no last word, and leaves its part all the same.
+    os.kill(servers[1].process.pid, signal.SIGKILL)
+    servers[1].process.wait()
+    assert eventually(lambda: says(first, BURST))
