@@ -28,7 +28,10 @@ PATHS: Final = ("GET", "LIST of 500", "CREATE", "SubjectAccessReview", "… of a
 STAGES: Final = (
     ("connection, TLS", ("gateway/http/", "OpenSSL/")),
     ("authentication", ("access/authentication/", "kube/authentication/")),
-    ("limits", ("access/requestlimits", "access/tenantlimits", "kube/requests/tokenbuckets")),
+    (
+        "limits",
+        ("access/requestlimits", "access/tenantlimits", "kube/requests/rateshares", "kube/requests/tokenbuckets"),
+    ),
     ("authorization", ("access/authorization/", "kube/authorization/")),
     ("admission", ("access/admission/", "gateway/server/admission", "kube/policies/", "kube/quota/")),
     ("body and schema", ("kube/requests/decoding", "kube/objects/", "kube/customresources/", "kube/kinds/")),

@@ -262,9 +262,14 @@ def _is_native(name: str) -> bool:
     return not slash or domain == "kubernetes.io" or domain.endswith(".kubernetes.io")
 
 
+def has_ended(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod is told to have run to its end, in success or failure."""
+    return (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded")
+
+
 def _pod_usage(pod: Mapping[str, Any], now: datetime) -> dict[str, Quantity]:
     """A pod that has ended, or whose grace period is over, takes its place in the store and nothing else."""
-    if (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded") or _is_gone(pod, now):
+    if has_ended(pod) or _is_gone(pod, now):
         return {}
     held = in_effect(pod)
     return _computed(pod_requests(held), pod_limits(held))

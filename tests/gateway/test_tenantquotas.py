@@ -345,7 +345,7 @@ RAW: dict[str, Any] = json.loads((SCHEMAS / "_definitions.json").read_bytes())["
 
 
 def test_a_status_is_counted_and_never_refused(server: Server, tenant: str, owner: Caller, tmp_path: Path) -> None:
-    """It tells what is so, as in Kubernetes: of every kind that has one, by every verb, where nothing more is admitted."""
+    """It tells what is so, as in Kubernetes, but that a pod runs again: of every kind that has one, by every verb, where nothing more is admitted."""
     kinds = {(body["apiVersion"], body["kind"]): body for body in reversed(SAMPLES) if "system" not in body}
     found = []
     for version in sorted({version for version, _ in kinds}):
@@ -407,15 +407,51 @@ def test_a_status_is_counted_and_never_refused(server: Server, tenant: str, owne
         assert caller.post("/api/v1/namespaces/default/services", more).status == 403
 
 
-def test_what_has_ended_may_be_told_to_run_again(server: Server, tenant: str, owner: Caller) -> None:
-    """A pod that has ended takes nothing; that it runs after all is told by whoever runs it, and counts."""
+@pytest.mark.parametrize("ended", ["Succeeded", "Failed"])
+@pytest.mark.parametrize("method", ["merge", "strategic-merge", "json", "apply", "put"])
+def test_what_has_ended_runs_again_only_where_the_quota_has_room(
+    server: Server, tenant: str, owner: Caller, ended: str, method: str
+) -> None:
+    """AD1: else whoever says that pods have ended, and then that they have not, has as many as it likes."""
+    path = "/api/v1/namespaces/default/pods"
+
+    def told(name: str, phase: str) -> Any:
+        at = f"{path}/{name}/status"
+        if method == "put":
+            return owner.put(at, {**owner.get(at).body, "status": {"phase": phase}})
+        if method == "json":
+            return owner.patch(at, [{"op": "add", "path": "/status/phase", "value": phase}], "json")
+        if method == "apply":
+            body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "status": {"phase": phase}}
+            return owner.patch(at, body, "apply", fieldManager="test", force="true")
+        return owner.patch(at, {"status": {"phase": phase}}, method)
+
+    bound(server, tenant, {"pods": "1", "count/pods": "9"})
+    for name in ("a", "b"):
+        assert owner.post(path, pod(name)).status == 201
+        assert told(name, ended).status == 200
+    assert told("a", "Running").status == 200
+    for phase in ("Running", "Pending", "Unknown"):
+        refused = told("b", phase)
+        assert refused.status == 403, (phase, refused.body)
+        assert "pods: asked 1, 1 of 1 used in the tenant" in refused.body["message"]
+    assert owner.get(f"{path}/b").body["status"]["phase"] == ended
+    assert (used(owner)["pods"], used(owner)["count/pods"]) == ("1", "2")
+    # What else is told of it, and of what runs though there is no room for it, is so.
+    assert told("b", "Failed").status == 200
+    bound(server, tenant, {"pods": "0"})
+    assert told("a", "Pending").status == 200
+    assert told("a", ended).status == 200
+    bound(server, tenant, {"pods": "1"})
+    assert told("b", "Running").status == 200
+
+
+def test_the_namespaces_own_quota_refuses_no_status(owner: Caller) -> None:
+    """As in Kubernetes, whose ResourceQuota does not look at statuses."""
     path = "/api/v1/namespaces/default/pods"
     for name in ("a", "b"):
         assert owner.post(path, pod(name)).status == 201
         assert owner.patch(f"{path}/{name}/status", {"status": {"phase": "Succeeded"}}).status == 200
-    bound(server, tenant, {"pods": "1"})
+    assert owner.post("/api/v1/namespaces/default/resourcequotas", quota({"pods": "1"})).status == 201
     for name in ("a", "b"):
-        answer = owner.patch(f"{path}/{name}/status", {"status": {"phase": "Running"}})
-        assert answer.status == 200, answer.body
-    assert used(owner)["pods"] == "2"
-    assert owner.post(path, pod("c")).status == 403
+        assert owner.patch(f"{path}/{name}/status", {"status": {"phase": "Running"}}).status == 200

@@ -17,7 +17,7 @@ from kube.quota import tenantquotas
 from kube.quota.quantities import InvalidQuantity, Quantity
 from kube.quota.refusals import Bound, tenant_bound
 from kube.quota.tenantquotas import TENANT_QUOTAS, TenantQuota, UsageRule
-from kube.quota.usage import QuotaExceeded
+from kube.quota.usage import QuotaExceeded, has_ended
 from kube.requests.logicalclusters import is_tenant_space, tenant_of
 from kube.requests.names import SYSTEM_TENANT
 from kube.requests.status import BadRequest, Forbidden
@@ -116,8 +116,9 @@ class TenantQuotaAdmission(NoopPlugin):
             if not quota.hard.keys() <= used.keys():
                 used = await self.count(stored.key.space, quota, attributes.now)
             known = tenant_bound(quota.hard, used)
-            # A status tells what is so: it counts, and is never refused.
-            if attributes.operation != DELETE and attributes.subresource != "status":
+            # A status tells what is so: it counts, and is not refused, or whoever says that pods have ended and then that
+            # they have not would have as many as it likes.
+            if attributes.operation != DELETE and (attributes.subresource != "status" or _comes_back(attributes)):
                 quota.check({name: amount for name, amount in change.items() if amount.nanos > 0}, used)
         except QuotaExceeded as error:
             key = Key(attributes.cluster, *attributes.resource.place, attributes.namespace, attributes.name)
@@ -209,6 +210,13 @@ def _change(attributes: Attributes, quota: TenantQuota, now: datetime) -> dict[s
         counted = quota.counted(made.key.group, made.key.resource, made.body, now=now)
         change = {name: change.get(name, _NONE) + counted.get(name, _NONE) for name in {**change, **counted}}
     return {name: amount for name, amount in change.items() if amount.nanos}
+
+
+def _comes_back(attributes: Attributes) -> bool:
+    """Whether a pod that has ended is told to run again, which no kubelet says."""
+    new, old = attributes.object, attributes.old
+    is_pod = attributes.resource.storage_key == ("", "pods")
+    return is_pod and new is not None and old is not None and has_ended(old) and not has_ended(new)
 
 
 def _made(operations: Sequence[Operation]) -> Iterator[Create]:
