@@ -33,7 +33,8 @@ _TOGETHER: Final = 200
 _MOST: Final = 10_000
 """Rates in one report; of those beyond, a process has the part of one that wants nothing."""
 _FAREWELL_SECONDS: Final = 1.0
-_TELL: Final = "SELECT pg_notify(%s, message) FROM unnest(%s) AS messages (message)"
+TELL: Final = "SELECT pg_notify(%s, message) FROM unnest(%s) AS messages (message)"
+"""What every process asks of the database, however much is asked of it."""
 
 
 class RateReports:
@@ -55,7 +56,7 @@ class RateReports:
         try:
             if self._connection.connected:
                 farewell = Texts([_message(self._shares.process, left=True)])
-                await self._connection.ask_within(_FAREWELL_SECONDS, _TELL, [CHANNEL, farewell])
+                await self._connection.ask_within(_FAREWELL_SECONDS, TELL, [CHANNEL, farewell])
         except AWAY:
             logger.debug("the others will find out")
         self._connection.close()
@@ -67,7 +68,7 @@ class RateReports:
             wanted, said = self._throttle.wanted(max(now - said, REPORT_SECONDS)), now
             told = _messages(self._shares.process, self._shares.worth_telling(wanted))
             try:
-                await self._connection.ask(_TELL, [CHANNEL, Texts(list(told))])
+                await self._connection.ask(TELL, [CHANNEL, Texts(list(told))])
             except AWAY as error:
                 logger.warning("the rates of requests cannot be shared anew: %s", type(error).__name__)
                 self._connection.close()

@@ -19,6 +19,7 @@ from gateway.controllers.manager import QuotaController
 from gateway.controllers.publications import PublicationController
 from gateway.http.certificates import prepare
 from gateway.options import Options
+from gateway.process import ratereports
 from gateway.process.runtime import Runtime
 from gateway.server.assembly import build_runtime
 from store.garbagecollection import GarbageCollector
@@ -33,7 +34,7 @@ MANY = 300
 MOST = 40
 """Questions for one change of one source: two swarms, each read and written at once, its report, and those who look on."""
 
-STEADY = {STATE, FOLLOW, LEASE_RENEW, NOTIFY}
+STEADY = {STATE, FOLLOW, LEASE_RENEW, NOTIFY, ratereports.TELL}
 """Asked every so often whatever is written."""
 
 
