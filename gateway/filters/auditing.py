@@ -91,7 +91,10 @@ class Trail:
         request: Request | None = None,
         response: Response | None = None,
     ) -> None:
-        """Tell the log that the request has come to a stage, with what was sent and answered where that is known."""
+        """Tell the log that the request has come to a stage, with what was sent and answered where that is known.
+
+        ``decision`` is whether it was authorized; what admission has noted is the request's.
+        """
         if stage in self.event.audited.omitted:
             return
         self.log.put_nowait(
@@ -101,6 +104,7 @@ class Trail:
                 time=clock.time(),
                 status=status,
                 decision=decision,
+                notes=tuple(request.notes) if request is not None else (),
                 sent=_sent(request),
                 answered=_answered(response),
             )

@@ -132,7 +132,6 @@ class Gateway:
             if isinstance(error, RateLimited):
                 decision = error.decision
             response = render(as_status_error(error))
-        decision = with_notes(decision, request.notes if request else ())
         if trail is not None:
             trail.tell(
                 Stage.RESPONSE_COMPLETE,
@@ -141,6 +140,7 @@ class Gateway:
                 request=request,
                 response=response,
             )
+        decision = with_notes(decision, request.notes if request else ())
         runtime.audit.put_nowait(
             record_of(
                 audit_id,

@@ -287,12 +287,12 @@ class RequestPipeline:
         info, runtime, principal = self.info, self._runtime, self.principal
         latency = time.perf_counter() - self.started
         decision, request = self.decision, self.request
-        if request is not None and request.notes:
-            decision = with_notes(decision, request.notes)
         if self.trail is not None:
             # As in kube-apiserver, what nobody knows the sender of ends with the stage at which it is refused.
             stage = Stage.RESPONSE_STARTED if principal is None else Stage.RESPONSE_COMPLETE
             self.trail.tell(stage, status=self.status, decision=decision, request=request, response=self.response)
+        if request is not None and request.notes:
+            decision = with_notes(decision, request.notes)
         record = record_of(
             self.audit_id,
             time=self.now,

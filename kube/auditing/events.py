@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kube.auditing.policy import VERSION, Audited, Level, Stage
 from kube.authentication.identity import Principal
-from kube.authorization.decisions import Decision
+from kube.authorization.decisions import Decision, Verdict
 from kube.objects import protobuf
 from kube.requests.decoding import decode_json, decode_yaml
 from kube.requests.requestinfo import RequestInfo
@@ -42,7 +42,10 @@ class Body:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What is known of a request at one of its stages; times are Unix seconds, ``status`` 0 while there is none."""
+    """What is known of a request at one of its stages; times are Unix seconds, ``status`` 0 while there is none.
+
+    ``decision`` is whether the request was authorized, ``notes`` are what admission has noted of it.
+    """
 
     audited: Audited
     stage: Stage
@@ -57,13 +60,15 @@ class Event:
     user_agent: str = ""
     status: int = 0
     decision: Decision | None = None
+    notes: tuple[Decision, ...] = ()
     sent: Body | None = None
     answered: Body | None = None
 
     @property
     def size(self) -> int:
         """About how many bytes are kept with it."""
-        return 1024 + sum(len(body.data) for body in (self.sent, self.answered) if body is not None)
+        noted = sum(len(note.rule) + len(note.reason) for note in self.notes)
+        return 1024 + noted + sum(len(body.data) for body in (self.sent, self.answered) if body is not None)
 
     def as_object(self, clean: Callable[[Any], Any]) -> dict[str, Any]:
         """The event as JSON; ``clean`` takes secrets from a text or an object.
@@ -130,6 +135,10 @@ class Event:
         if self.decision is not None and self.stage is not Stage.REQUEST_RECEIVED:
             said["authorization.k8s.io/decision"] = "allow" if self.decision.allowed else "forbid"
             said["authorization.k8s.io/reason"] = self.decision.reason
+        for note in self.notes:
+            # A refusal is told of as the answer; and what was noted first stands, as in kube-apiserver.
+            if note.verdict is Verdict.NO_OPINION and note.rule:
+                said.setdefault(note.rule, note.reason)
         if truncated:
             said[_TRUNCATED] = "true"
         return said

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from kube.authorization.rbac import Rule, Scope
+from kube.requests.quoting import quoted
 from kube.requests.status import BadRequest
 
 GRANTS_MAX: Final = 20_000
@@ -169,12 +170,6 @@ def compact(rules: Iterable[Rule]) -> list[Rule]:
 
 def _list(values: Sequence[str]) -> str:
     return "[" + " ".join(quoted(value) for value in values) + "]"
-
-
-def quoted(value: str) -> str:
-    """Go's ``%q``, as far as names and groups need it."""
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in escaped) + '"'
 
 
 def describe(rule: Rule) -> str:

@@ -5,12 +5,12 @@ The words, and what each version of a check forbids, are those of ``k8s.io/pod-s
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kube.podsecurity.levels import Level
+from kube.requests.quoting import quoted
 
 
 class Violation(NamedTuple):
@@ -98,7 +98,7 @@ def _apparmor(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> Violation
     bad = _which(spec, is_bad)
     values = sorted({profile(holder) or "" for holder in (spec, *each_container(spec)) if is_bad(holder)})
     annotations = sorted(
-        f"{key}={_go(value)}"
+        f"{key}={quoted(value)}"
         for key, value in (metadata.get("annotations") or {}).items()
         if key.startswith(_APPARMOR) and not (value in ("", "runtime/default") or value.startswith("localhost/"))
     )
@@ -110,10 +110,6 @@ def _apparmor(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> Violation
         return None
     detail = f"{' and '.join(setters)} must not set AppArmor profile type to {_quoted(values)}"
     return Violation(_several("forbidden AppArmor profile", values), detail)
-
-
-def _go(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
 
 
 _DEFAULT_CAPABILITIES: Final = frozenset(
@@ -317,7 +313,7 @@ def _seccomp_annotations(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -
     keys = [_SECCOMP, *(_SECCOMP_CONTAINER + str(each.get("name", "")) for each in each_container(spec))]
     given = {key: (metadata.get("annotations") or {}).get(key) for key in keys}
     bad = sorted(
-        f"{key}={_go(value)}"
+        f"{key}={quoted(value)}"
         for key, value in given.items()
         if value is not None and value not in ("runtime/default", "docker/default") and value[:10] != "localhost/"
     )

@@ -13,7 +13,8 @@ from kube.requests.status import Cause
 
 _PREFIX: Final = "pod-security.kubernetes.io/"
 _LABELS: Final = "metadata.labels"
-_VERSION: Final = re.compile(r"v1\.([0-9]|[1-9][0-9]{1,17})")
+_VERSION: Final = re.compile(r"v1\.([0-9]|[1-9][0-9]{1,18})")
+_MINOR_MAX: Final = 2**63 - 1
 
 
 class Level(IntEnum):
@@ -50,6 +51,11 @@ class PodPolicy:
     def is_privileged(self) -> bool:
         """Whether no mode asks for anything."""
         return not (self.enforce.level or self.audit.level or self.warn.level)
+
+    def means(self, other: PodPolicy) -> bool:
+        """Whether both ask for the same: where nothing is asked for, the version does not matter."""
+        modes = ((self.enforce, other.enforce), (self.audit, other.audit), (self.warn, other.warn))
+        return all(mine == theirs or not (mine.level or theirs.level) for mine, theirs in modes)
 
 
 def policy_of(labels: Mapping[str, str], defaults: PodPolicy) -> tuple[PodPolicy, list[Cause]]:
@@ -102,7 +108,7 @@ def parse_version(text: str) -> int | None:
     if text == "latest":
         return None
     matched = _VERSION.fullmatch(text)
-    if matched is None:
+    if matched is None or int(matched[1]) > _MINOR_MAX:
         raise ValueError('must be "latest" or "v1.x"')
     return int(matched[1])
 

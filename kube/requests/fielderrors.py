@@ -128,10 +128,15 @@ def key_path(path: str, key: str) -> str:
 def invalid_object(group: str, kind: str, name: str, causes: Sequence[Cause]) -> Invalid:
     """The 422 for an object: ``Deployment.apps "web" is invalid: [a, b]``."""
     causes = _bounded(causes)
-    texts = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in causes))
-    words = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     qualified = f"{kind}.{group}" if group else kind
-    return Invalid(f"{qualified} {shown(name)} is invalid: {words}", group=group, kind=kind, name=name, causes=causes)
+    message = f"{qualified} {shown(name)} is invalid: {together(causes)}"
+    return Invalid(message, group=group, kind=kind, name=name, causes=causes)
+
+
+def together(causes: Iterable[Cause]) -> str:
+    """What is wrong in one line, each thing once: ``a``, or ``[a, b]``."""
+    texts = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in causes))
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
 def _bounded(causes: Sequence[Cause]) -> list[Cause]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from kube.requests.quoting import escaped
+
 END: Final = "unexpected end of JSON input"
 LENGTH_MAX: Final = 256 * 1024
 """Bytes that are looked through: the search is slower than decoding, and nobody reads a larger text's error."""
@@ -147,10 +149,4 @@ def _quoted(byte: int) -> str:
         return "'\\''"
     if byte == ord('"'):
         return "'\"'"
-    character = chr(byte)
-    named = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\"}
-    if character in named:
-        return f"'{named[character]}'"
-    if character.isprintable():
-        return f"'{character}'"
-    return f"'\\x{byte:02x}'" if byte < 128 else f"'\\u{byte:04x}'"
+    return f"'{escaped(chr(byte))}'"

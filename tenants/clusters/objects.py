@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kube.authorization import placedrights
+from kube.policies.policy import Names
 from kube.quota.quantities import parse_quantity
 from tenants.clusters.client import object_path
 from tenants.models import Cluster, Network, Workspace
@@ -21,6 +22,8 @@ POD_SECURITY: Final = "pod-security.kubernetes.io/"
 WORKSPACE_LABEL: Final = placedrights.WORKSPACE_LABEL
 CLUSTER_LABEL: Final = placedrights.CLUSTER_LABEL
 """On a Namespace of a space: where its objects live (GW18)."""
+EVERYTHING: Final = "*"
+"""In an annotation that tells the fences what is open."""
 NAME_ANNOTATION: Final = "tenantry.io/name"
 TIER_ANNOTATION: Final = "tenantry.io/tier"
 DEFAULT_TIER: Final = "tenantry.io/default-tier"
@@ -117,7 +120,7 @@ def namespace(workspace: Workspace) -> dict[str, Any]:
         f"{POD_SECURITY}warn": "restricted",
     }
     domain = workspace.cluster.ingress_domain
-    priority_classes = policy_of_workspace(workspace).priority_classes
+    policy = policy_of_workspace(workspace)
     annotations = {
         TENANT_LABEL: workspace.tenant_id,
         NAME_ANNOTATION: workspace.name,
@@ -126,10 +129,19 @@ def namespace(workspace: Workspace) -> dict[str, Any]:
         "tenantry.io/network": workspace.tier.network,
         "tenantry.io/events": "limited" if workspace.cluster.limits_events else "",
         "tenantry.io/storage-classes": ",".join(workspace.cluster.storage_classes),
-        "tenantry.io/priority-classes": ",".join(priority_classes),
+        "tenantry.io/priority-classes": opened(policy.priority_classes),
+        "tenantry.io/node-names": opened(policy.node_names),
+        "tenantry.io/node-labels": opened(policy.node_labels),
+        "tenantry.io/affinity-namespaces": opened(policy.affinity_namespaces),
+        "tenantry.io/tolerations": opened(policy.tolerations),
     }
     metadata = {"name": workspace.k8s_namespace, "labels": labels, "annotations": annotations}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
+def opened(names: Names) -> str:
+    """What a rule allows, as the fences read it."""
+    return EVERYTHING if names is None else ",".join(names)
 
 
 def resource_quota(workspace: Workspace) -> dict[str, Any]:

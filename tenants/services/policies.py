@@ -16,8 +16,8 @@ from tenants.policies import tenant_policies_show
 from tenants.rights import require_operator, tenant_locked
 from tenants.services import desiredstate
 
-PRIORITY_CLASSES: Final = "priority_classes"
-"""The rule that is also the clusters' own (``tenants/manifests/fences.yaml``)."""
+_FENCED: Final = ("priority_classes", "node_names", "node_labels", "affinity_namespaces", "tolerations")
+"""The rules that the clusters' own fences are told of (``tenants/manifests/fences.yaml``)."""
 
 
 def checked_policies(document: Mapping[str, Any], *, kind: str, name: str) -> dict[str, Any]:
@@ -26,6 +26,11 @@ def checked_policies(document: Mapping[str, Any], *, kind: str, name: str) -> di
     if causes:
         raise invalid_object("", kind, name, causes)
     return as_document(rules)
+
+
+def reach_clusters(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether a change of rules is one that the clusters' fences are to be told of."""
+    return any(before.get(rule, ...) != after.get(rule, ...) for rule in _FENCED)
 
 
 @transaction.atomic
@@ -39,7 +44,7 @@ def tenant_policies_change(*, actor: Actor, name: str, policies: Mapping[str, An
     tenant = tenant_locked(name)
     before, tenant.policies = tenant.policies, checked
     tenant.save(update_fields=["policies"])
-    if before.get(PRIORITY_CLASSES) != checked.get(PRIORITY_CLASSES):
+    if reach_clusters(before, checked):
         for workspace in tenant.workspaces.filter(status=Status.ACTIVE).select_for_update(no_key=True).order_by("id"):
             desiredstate.request_ready(workspace, actor)
         transaction.on_commit(desiredstate.enqueue_sweep)

@@ -19,7 +19,7 @@ from tenants.naming import check_label, check_manager, check_text
 from tenants.policies import tier_show
 from tenants.rights import require_operator
 from tenants.services import desiredstate
-from tenants.services.policies import PRIORITY_CLASSES, checked_policies
+from tenants.services.policies import checked_policies, reach_clusters
 
 _REACHING: Final = frozenset({"quota", "limit_range", "pod_security", "network", "proxies"})
 """What a changed tier carries to its workspaces."""
@@ -267,7 +267,7 @@ def tier_change(*, actor: Actor, name: str, **changes: Any) -> Tier:
     if "policies" in changes:
         changes["policies"] = checked_policies(changes["policies"], kind="Tier", name=name)
         # The clusters' own fences are told of these.
-        reaches = reaches or tier.policies.get(PRIORITY_CLASSES) != changes["policies"].get(PRIORITY_CLASSES)
+        reaches = reaches or reach_clusters(tier.policies, changes["policies"])
     before = {field: getattr(tier, field) for field in changes}
     for field, value in changes.items():
         setattr(tier, field, value)

@@ -10,13 +10,13 @@ from audit.models import AuditEntry
 from kube.requests.status import Invalid
 from tenants.models import Cluster, Operation, OperationState, Phase
 from tenants.reconciler.loop import operations_run, workspace_reconcile
-from tenants.services import (
-    cluster_change,
-    tier_change,
-)
+from tenants.services import cluster_change, tenant_policies_change, tier_change
 from tests.tenants.conftest import OPERATOR, get
 
 pytestmark = pytest.mark.django_db
+
+FENCED = ("priority-classes", "tolerations", "node-names", "node-labels", "affinity-namespaces")
+"""What the fences on a cluster are told of."""
 
 
 @pytest.mark.parametrize(
@@ -117,12 +117,27 @@ def test_a_tiers_boundaries_reach_its_workspaces(cluster, workspace):
         name="basic",
         pod_security="restricted",
         network="open",
-        policies={"priority_classes": ["batch"]},
+        policies={"priority_classes": ["batch"], "tolerations": ["spot", "gpu=yes:NoSchedule"], "node_names": None},
     )
     cluster.settle(workspace, Phase.READY)
     metadata = get(cluster, "namespace", "default", ns)["metadata"]
     assert metadata["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
-    assert metadata["annotations"]["tenantry.io/priority-classes"] == "batch"
+    opened = {name: metadata["annotations"][f"tenantry.io/{name}"] for name in FENCED}
+    assert opened == {
+        "priority-classes": "batch",
+        "tolerations": "spot,gpu=yes:NoSchedule",
+        "node-names": "*",
+        "node-labels": "",
+        "affinity-namespaces": "",
+    }
+    own = {"tolerations": [], "affinity_namespaces": ["shared"]}
+    tenant_policies_change(actor=OPERATOR, name=workspace.tenant_id, policies=own)
+    cluster.settle(workspace, Phase.READY)
+    annotations = get(cluster, "namespace", "default", ns)["metadata"]["annotations"]
+    assert {name for name in FENCED if annotations[f"tenantry.io/{name}"] != opened[name]} == {
+        "tolerations",
+        "affinity-namespaces",
+    }
     assert get(cluster, "networkpolicy", ns, "tenantry-default")["spec"]["ingress"] == [{}]
     tier_change(actor=OPERATOR, name="basic", network="internet")
     cluster.settle(workspace, Phase.READY)

@@ -12,8 +12,8 @@ from kube.authorization.decisions import Decision, Verdict
 from kube.objects.podtemplates import TEMPLATES, pod_of
 from kube.podsecurity.configuration import PodSecurityConfiguration
 from kube.podsecurity.evaluation import is_significant, told, violations, warnings_about
-from kube.podsecurity.levels import PodPolicy, labelled_modes, policy_of
-from kube.requests.fielderrors import invalid_object
+from kube.podsecurity.levels import PodPolicy, Standard, labelled_modes, policy_of
+from kube.requests.fielderrors import invalid_object, together
 from kube.requests.logicalclusters import ROOT
 from kube.requests.status import Cause
 from store.interface import Store
@@ -82,7 +82,7 @@ class PodSecurity(NoopPlugin):
             raise invalid_object("", "Namespace", attributes.name, causes)
 
     def _ignored(self, name: str, policy: PodPolicy, body: Mapping[str, Any]) -> Sequence[str]:
-        if policy.is_privileged or policy == self._configuration.defaults:
+        if policy.is_privileged or policy.means(self._configuration.defaults):
             return ()
         labelled = labelled_modes(_labels(body))
         standards = {"enforce": policy.enforce, "audit": policy.audit, "warn": policy.warn}
@@ -93,34 +93,44 @@ class PodSecurity(NoopPlugin):
         is_pod = attributes.place == _PODS
         if attributes.subresource not in (_JUDGED if is_pod else {""}):
             return ()
-        pod = pod_of(attributes.resource.group, attributes.resource.kind, body)
-        exempted = self._exemption(attributes, pod)
-        if pod is None or exempted:
+        exempted = self._exemption(attributes)
+        if exempted:
             self._note(attributes, "exempt", exempted)
-            return ()
-        if is_pod and attributes.old is not None and not is_significant(body, attributes.old):
             return ()
         key = Key(attributes.cluster, "", "namespaces", "", attributes.namespace)
         stored = await self._store.get(key, cached=True) or await self._store.get(key)
-        refusal = await self._judge(attributes, stored, pod, is_pod=is_pod)
+        noted = len(attributes.notes)
+        refusal = self._judge(attributes, stored, body, is_pod=is_pod)
         if refusal:
             newest = await self._store.get(key)
             if newest is None or stored is None or newest.revision != stored.revision:
-                stored, refusal = newest, await self._judge(attributes, newest, pod, is_pod=is_pod)
+                del attributes.notes[noted:]
+                stored, refusal = newest, self._judge(attributes, newest, body, is_pod=is_pod)
         if refusal:
             raise attributes.forbidden(refusal)
-        return () if stored is None or not is_pod else (Check(key, stored.revision),)
+        if stored is None or not is_pod or not _is_judged(attributes, body):
+            return ()
+        return (Check(key, stored.revision),)
 
-    async def _judge(
-        self, attributes: Attributes, stored: Stored | None, pod: Mapping[str, Any], *, is_pod: bool
-    ) -> str:
-        """Why a pod is refused, or nothing; notes and warnings are made on the way."""
+    def _judge(self, attributes: Attributes, stored: Stored | None, body: Mapping[str, Any], *, is_pod: bool) -> str:
+        """Why a pod is refused, or nothing; notes and warnings are made on the way, in kube-apiserver's order."""
         if stored is None:
             return ""  # Which is refused as such.
         policy, causes = self._policy(orjson.loads(stored.data))
-        if causes:
-            self._note(attributes, "error", f"Failed to parse policy: {'; '.join(map(_shown, causes))}")
+        if not causes and policy.is_privileged:
+            # As there: whichever version the labels name.
+            self._note(attributes, "enforce-policy", str(Standard()) if is_pod else "")
+            return ""
+        pod = pod_of(attributes.resource.group, attributes.resource.kind, body)
+        is_told = is_pod or causes or policy.audit.level or policy.warn.level
+        if pod is None or not is_told or (is_pod and not _is_judged(attributes, body)):
+            return ""
         asked = (pod.get("metadata") or {}), (pod.get("spec") or {})
+        if self._configuration.exempts_class(asked[1]):
+            self._note(attributes, "exempt", "runtimeClass")
+            return ""
+        if causes:
+            self._note(attributes, "error", f"Failed to parse policy: {together(causes)}")
         if is_pod:
             self._note(attributes, "enforce-policy", str(policy.enforce))
             enforced = violations(policy.enforce, *asked)
@@ -143,12 +153,11 @@ class PodSecurity(NoopPlugin):
         """Names are exempt in the system space alone: in its own, a tenant may call a namespace as it likes."""
         return attributes.cluster == ROOT and name in self._configuration.namespaces
 
-    def _exemption(self, attributes: Attributes, pod: Mapping[str, Any] | None) -> str:
+    def _exemption(self, attributes: Attributes) -> str:
         if self._exempts_namespace(attributes, attributes.namespace):
             return "namespace"
-        if attributes.principal.is_system and attributes.principal.name in self._configuration.usernames:
-            return "user"
-        return "runtimeClass" if pod and self._configuration.exempts_class(pod.get("spec") or {}) else ""
+        is_free = attributes.principal.is_system and attributes.principal.name in self._configuration.usernames
+        return "user" if is_free else ""
 
     def _note(self, attributes: Attributes, annotation: str, text: str) -> None:
         """What kube-apiserver's audit has as annotation of the event."""
@@ -161,5 +170,6 @@ def _labels(body: Mapping[str, Any]) -> Mapping[str, str]:
     return (body.get("metadata") or {}).get("labels") or {}
 
 
-def _shown(cause: Cause) -> str:
-    return f"{cause.field}: {cause.message}"
+def _is_judged(attributes: Attributes, pod: Mapping[str, Any]) -> bool:
+    """Whether a pod is new, or becomes another one."""
+    return attributes.old is None or is_significant(pod, attributes.old)

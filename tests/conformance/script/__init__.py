@@ -24,6 +24,7 @@ from tests.conformance.script.mutatingpolicies import mutatingpolicies
 from tests.conformance.script.parts import connecting, counts, limits, parts, resizes, reviews
 from tests.conformance.script.plugins import binding, plugins
 from tests.conformance.script.podsecurity import podsecurity
+from tests.conformance.script.podstandards import podstandards
 from tests.conformance.script.policy import namespacedpolicy, policy
 from tests.conformance.script.reads import amounts, layout, lists, networks, paths, quantities, watching
 from tests.conformance.script.resetting import resetting, resettingsystem
@@ -76,6 +77,7 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
         counts,
         resizes,
         podsecurity,
+        podstandards,
         podparts,
         taken,
         accounts,

@@ -8,6 +8,8 @@ from typing import Any
 
 import yaml
 
+from tests.conformance.script.podsecurity import pod
+from tests.conformance.script.podstandards import maker
 from tests.speaking import Speaker
 from tests.story.product import eventually
 
@@ -29,6 +31,8 @@ POLICY = {
         },
         {"level": "None", "users": ["admin"], "userGroups": ["nobodys"]},
         {"level": "None", "users": ["bob"]},
+        {"level": "Metadata", "resources": [{"group": "", "resources": ["pods"]}], "namespaces": ["judged", "free"]},
+        {"level": "Metadata", "resources": [{"group": "apps", "resources": ["deployments"]}], "namespaces": ["judged"]},
         {
             "level": "Request",
             "users": ["admin"],
@@ -44,6 +48,8 @@ POLICY = {
 }
 MAPS = "/api/v1/namespaces/default/configmaps"
 AGENT = "story/1"
+AUTHORIZED = "authorization.k8s.io/decision"
+JUDGED = "pod-security.kubernetes.io/"
 OTHERS = ("requestReceivedTimestamp", "stageTimestamp", "auditID", "authenticationMetadata")
 """Moments, identifiers, and which of the finer rights to impersonate has counted: there is one right here."""
 
@@ -82,9 +88,24 @@ def tell(speaker: Speaker) -> None:
     speaker.send("GET", f"{MAPS}?watch=1&timeoutSeconds=1&resourceVersion=1&labelSelector=a%3Db")
     speaker.send("GET", "/api/v1/namespaces/default/endpoints/none")
     speaker.send("GET", "/version")
+    _judge(speaker)
     speaker.send("DELETE", f"{MAPS}/told")
     speaker.send("DELETE", f"{MAPS}/quiet")
     speaker.send("GET", "/api/v1/namespaces/default/endpoints/last")
+
+
+def _judge(speaker: Speaker) -> None:
+    """What admission notes of pods: kept, forbidden, told of as a template; where no level asks for anything."""
+    levels = {"enforce": "baseline", "enforce-version": "v1.25", "audit": "restricted"}
+    for name, labels in (("judged", levels), ("free", {"enforce": "privileged", "enforce-version": "v1.20"})):
+        given = {JUDGED + mode: value for mode, value in labels.items()}
+        speaker.send("POST", "/api/v1/namespaces", {"metadata": {"name": name, "labels": given}})
+        account = {"metadata": {"name": "default"}}
+        speaker.send("POST", f"/api/v1/namespaces/{name}/serviceaccounts", account)
+        for change in ({}, {"spec": {"hostPID": True}}, {"spec": {"securityContext": None}}):
+            speaker.send("POST", f"/api/v1/namespaces/{name}/pods?dryRun=All", pod(change))
+    body = maker("apps", "Deployment", pod({"spec": {"hostIPC": True}}))
+    speaker.send("POST", "/apis/apps/v1/namespaces/judged/deployments?dryRun=All", body)
 
 
 def story(log: Path, speaker: Speaker, *, least: int = 20) -> list[dict[str, Any]]:
@@ -100,7 +121,8 @@ def _bare(event: dict[str, Any]) -> dict[str, Any]:
     bare["user"] = {} if not event["user"] else {"username": "somebody"}
     if "impersonatedUser" in bare:
         bare["impersonatedUser"] = bare["impersonatedUser"]["username"]
-    bare["annotations"] = event.get("annotations", {}).get("authorization.k8s.io/decision")
+    told = (AUTHORIZED, JUDGED)
+    bare["annotations"] = {name: said for name, said in event.get("annotations", {}).items() if name.startswith(told)}
     answer = bare.pop("responseObject", None)
     bare["answered"] = answer and [
         answer.get("kind"),

@@ -17,6 +17,13 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 NETWORKING = "/apis/networking.k8s.io/v1"
 EVENTS, LEASES = "/apis/events.k8s.io/v1", "/apis/coordination.k8s.io/v1"
 
+SAFE = {
+    "runAsNonRoot": True,
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
 
 @dataclass
 class House:
@@ -43,13 +50,13 @@ class House:
         return self.send("POST", self.path(resource, api) + "?dryRun=All", body)
 
 
-def made(server: Speaker, tenant: str, *, security: str = "baseline") -> House:
+def made(server: Speaker, tenant: str, *, security: str = "baseline", **policies: list[str] | None) -> House:
     identifier = uuid.uuid4()
     workspace = Workspace(
         id=identifier,
         tenant=Tenant(name=tenant),
         name="web",
-        tier=Tier(**DEFAULTS[0], pod_security=security),
+        tier=Tier(**{**DEFAULTS[0], "pod_security": security, "policies": policies}),
         cluster=Cluster(name="c", kind="external", ingress_domain="apps.example.org", storage_classes=["standard"]),
         k8s_namespace=f"tenant-{identifier.hex[:8]}",
     )
@@ -73,6 +80,11 @@ def made(server: Speaker, tenant: str, *, security: str = "baseline") -> House:
         "hard" not in (server.send("GET", quota).body.get("status") or {}) or server.send("GET", account).status != 200
     ):
         assert time.monotonic() < end, "the controllers do not come to it"
+        time.sleep(0.1)
+    # Of several policies the cluster takes one in before the other.
+    critical = pod(**container(securityContext=SAFE), priorityClassName="system-node-critical")
+    while "tenantry-pod-fence" not in str(house.create("pods", critical).body):
+        assert time.monotonic() < end, "the fences do not hold"
         time.sleep(0.1)
     return house
 

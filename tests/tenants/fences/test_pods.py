@@ -5,11 +5,16 @@ from __future__ import annotations
 import base64
 import json
 import uuid
+from itertools import product
 from typing import Any
 
 import pytest
 
+from kube.policies.violations import violations
+from tenants.policies import policy_of_workspace
+from tests.story.product import eventually
 from tests.tenants.fences.bodies import (
+    SAFE,
     container,
     node_affinity,
     pod,
@@ -17,6 +22,8 @@ from tests.tenants.fences.bodies import (
     projected,
     volume,
 )
+
+TOLERATION = ("key", "operator", "value", "effect")
 
 HOSTILE_PODS = {
     "node-critical": pod(priorityClassName="system-node-critical"),
@@ -73,6 +80,96 @@ def test_a_hostile_template_is_refused_as_a_pod_of_the_clusters_controller(house
         assert answer.status in {403, 422}, (case, answer.body)
 
 
+def _hosts(*names: str, operator: str = "In") -> dict[str, Any]:
+    key = "kubernetes.io/hostname"
+    return node_affinity(
+        matchExpressions=[{"key": key, "operator": operator, **({"values": [*names]} if names else {})}]
+    )
+
+
+ROLE = "node-role.kubernetes.io"
+CHOICES: list[dict[str, Any]] = [
+    {"nodeName": "node-1"},
+    {"nodeName": "node-2"},
+    {"nodeSelector": {"kubernetes.io/hostname": "node-1"}},
+    {"nodeSelector": {"kubernetes.io/hostname": "node-2"}},
+    {"nodeSelector": {f"{ROLE}/gpu": "a"}},
+    {"nodeSelector": {f"{ROLE}/control-plane": ""}},
+    {"nodeSelector": {f"{ROLE}/gpu": "", "kubernetes.io/hostname": "node-2"}},
+    _hosts("node-1"),
+    _hosts("node-1", "node-2"),
+    _hosts("node-1", operator="NotIn"),
+    _hosts(operator="Exists"),
+    node_affinity(matchExpressions=[{"key": f"{ROLE}/gpu", "operator": "Exists"}]),
+    node_affinity(matchFields=[{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]),
+    *(
+        pod_affinity(kind, weight=weight, **others)
+        for kind in ("podAffinity", "podAntiAffinity")
+        for weight in (0, 1)
+        for others in ({"namespaceSelector": {}}, {"namespaces": ["shared"]}, {"namespaces": ["shared", "kube-system"]})
+    ),
+    *(
+        {"tolerations": [{name: value for name, value in zip(TOLERATION, each, strict=True) if value is not None}]}
+        for each in product(
+            ("spot", "gpu", "batch", "old", "other", None),
+            (None, "Exists", "Equal"),
+            (None, "yes", "1"),
+            (None, "NoSchedule", "NoExecute"),
+        )
+    ),
+    {"tolerations": [{"key": "spot", "operator": "Exists"}, {"key": "other", "operator": "Exists"}]},
+]
+"""What pods may ask of nodes, of each other and of taints."""
+
+
+@pytest.mark.parametrize("which", ["house", "opened", "boundless"])
+def test_the_fence_opens_what_the_rules_of_the_workspace_open(which, request):
+    """AD5: a pod that the door lets through comes to be, and no other does, whoever makes it."""
+    house = request.getfixturevalue(which)
+    policy, wrong = policy_of_workspace(house.workspace), []
+    for spec in CHOICES:
+        answer = house.create("pods", pod(**spec))
+        is_fenced = "tenantry-pod-fence" in str(answer.body)
+        if answer.status == 201 or is_fenced:
+            found = violations(policy, "", "Pod", None, pod(**spec))
+            # Labels of nodes that all of them may have are the door's alone.
+            if is_fenced != bool(found):
+                wrong.append((spec, answer.status, found))
+    assert not wrong
+
+
+def test_a_pod_keeps_what_it_bears_when_a_rule_becomes_stricter(opened):
+    """What ends a Job changes its pods; nothing is added on the way."""
+    path, spot = opened.path("pods"), {"key": "spot", "operator": "Exists"}
+    body = {**pod(tolerations=[spot]), "metadata": {"name": "bearing", "finalizers": ["example.org/wait"]}}
+    assert opened.server.send("POST", path, body).status == 201
+    place, media = f"/api/v1/namespaces/{opened.name}", "application/merge-patch+json"
+
+    def tell(borne: str) -> None:
+        said = {"metadata": {"annotations": {"tenantry.io/tolerations": borne}}}
+        assert opened.server.send("PATCH", place, said, media=media).status == 200
+
+    before = opened.server.send("GET", place)["metadata"]["annotations"]["tenantry.io/tolerations"]
+    tell("")
+    try:
+        assert_eventually_fenced(opened, pod(tolerations=[spot]))
+        kept = [
+            *opened.server.send("GET", f"{path}/bearing")["spec"]["tolerations"],
+            {"key": "gpu", "operator": "Exists"},
+        ]
+        change = {"spec": {"tolerations": kept}}
+        assert "tenantry-pod-fence" in str(opened.send("PATCH", f"{path}/bearing", change, media=media).body)
+        change = {"metadata": {"finalizers": None, "labels": {"a": "b"}}}
+        assert opened.send("PATCH", f"{path}/bearing", change, media=media).status == 200
+    finally:
+        tell(before)
+
+
+def assert_eventually_fenced(house, body):
+    """The cluster's fences learn of a changed namespace in their own time."""
+    eventually(lambda: "tenantry-pod-fence" in str(house.create("pods", body).body))
+
+
 RESTRICTED = {
     "escalation": pod(**container(securityContext={"allowPrivilegeEscalation": True})),
     "root": pod(**container(securityContext={"runAsUser": 0})),
@@ -86,14 +183,6 @@ def test_a_restricted_tier_refuses_root_and_escalation(houses, case):
     answer = houses[1].create("pods", RESTRICTED[case])
     assert answer.status == 403, answer.body
     assert "PodSecurity" in answer["message"]
-
-
-SAFE = {
-    "runAsNonRoot": True,
-    "allowPrivilegeEscalation": False,
-    "capabilities": {"drop": ["ALL"]},
-    "seccompProfile": {"type": "RuntimeDefault"},
-}
 
 
 def test_a_restricted_tier_pulls_images_anew(houses):
