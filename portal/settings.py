@@ -409,6 +409,8 @@ REQUEST_DAYS = env.int("REQUEST_DAYS", 14)
 """After how many days a request that nobody has decided ends."""
 CREDENTIAL_WARNING_DAYS = env.int("CREDENTIAL_WARNING_DAYS", 7)
 """How many days before the end of an access token its person is warned at most; 0 warns nobody."""
+BACKUP_MAX_AGE_HOURS = env.int("BACKUP_MAX_AGE_HOURS", 36)
+"""How old the newest backup may be before somebody is told; 0 where something else makes them (P12)."""
 
 ENDED_ROWS_KEEP_DAYS = env.int("ENDED_ROWS_KEEP_DAYS", 400)
 """How long it is kept what was made in the portal and is over: requests, invitations, tokens, credentials, workspaces."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
@@ -37,7 +37,8 @@ TERMINATING: Final = "Terminating"
 class Placement:
     """One placed namespace: the workspace (its UID), the cluster's name, and the namespace, the same in both worlds.
 
-    ``space`` is the logical cluster that shows it, ``phase`` the Namespace object's.
+    ``space`` is the logical cluster that shows it, ``phase`` the Namespace object's. ``tier`` is the workspace's, empty where
+    it has none: with another one it is the same placement.
     """
 
     workspace: str
@@ -45,6 +46,7 @@ class Placement:
     space: str
     namespace: str
     phase: str
+    tier: str = field(default="", compare=False)
 
     @property
     def is_active(self) -> bool:
@@ -55,12 +57,6 @@ class Placement:
     def is_closed(self) -> bool:
         """Whether nobody may see what is in it."""
         return self.phase == SUSPENDED
-
-
-async def tier_of(store: Store, placement: Placement) -> str:
-    """The tier of a placed namespace, as this process has seen it last; empty where it has none."""
-    namespace = await store.get(Key(placement.space, "", "namespaces", "", placement.namespace), cached=True)
-    return tier_of_namespace(orjson.loads(namespace.data) if namespace is not None else None, None)
 
 
 class Placements:
@@ -191,7 +187,8 @@ def placement_in(data: bytes, key: Key) -> Placement | None:
     cluster, workspace = cluster_of(body), workspace_of(body)
     if not cluster or not workspace:
         return None
-    return Placement(workspace, cluster, key.space, key.name, str(body["status"]["phase"]))
+    phase, tier = str(body["status"]["phase"]), tier_of_namespace(body, None)
+    return Placement(workspace, cluster, key.space, key.name, phase, tier)
 
 
 def cluster_of(namespace: Mapping[str, Any]) -> str | None:

@@ -324,7 +324,7 @@ class Inbox(Endpoint):
         responses={200: InboxGroupSerializer(many=True)},
     )
     def get(self, request: Request) -> Response:
-        """Requests to decide and operations that failed; for operators also clusters, certificates, drift, quotas, sign-ins."""
+        """Requests to decide and operations that failed; for operators also all else of the inbox."""
         require_unbound(request)
         postponed = choice_parameter(request, "postponed", ("true", "false")) == "true"
         actor = api_overseer(request) if postponed else api_actor(request)

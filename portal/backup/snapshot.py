@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 from django.db.migrations.recorder import MigrationRecorder
 from psycopg import sql
 
@@ -42,7 +43,7 @@ SELECT DISTINCT date_trunc('day', created_at, 'UTC') FROM api_requests ORDER BY 
 def backup(file: Path, *, now: datetime, progress: Callable[[str], None]) -> tuple[Manifest, int]:
     """Write the whole database into ``file``, consistent at one moment, with what it says and its size in bytes.
 
-    Nobody waits for it. Raises ``archive.Unusable``.
+    Nobody waits for it. How it ended is in the audit, where ``portal.backup.freshness`` finds it. Raises ``archive.Unusable``.
     """
     made: list[Manifest] = []
 
@@ -52,10 +53,27 @@ def backup(file: Path, *, now: datetime, progress: Callable[[str], None]) -> tup
             made.append(_copied(writer, cursor, now, progress))
         return made[0]
 
-    size = archive.write(file, fill)
-    detail = {"file": str(file), "bytes": size, "revision": made[0].revision}
-    record(Action.BACKUP_MADE, actor="system:command", outcome=Outcome.SUCCESS, target="installation", detail=detail)
-    return made[0], size
+    try:
+        size = archive.write(file, fill)
+    except Exception as error:
+        # A database that cannot be told is missed by its age.
+        with suppress(DatabaseError):
+            connection.close_if_unusable_or_obsolete()
+            _record(Outcome.FAILURE, file, error=str(error).strip() or type(error).__name__)
+        raise
+    manifest = made[0]
+    _record(Outcome.SUCCESS, file, bytes=size, revision=manifest.revision, made_at=manifest.made_at.isoformat())
+    return manifest, size
+
+
+def _record(outcome: Outcome, file: Path, **detail: Any) -> None:
+    record(
+        Action.BACKUP_MADE,
+        actor="system:command",
+        outcome=outcome,
+        target="installation",
+        detail={"file": str(file), **detail},
+    )
 
 
 def tables_here() -> Mapping[str, list[str]]:
@@ -83,7 +101,7 @@ def _table(writer: Writer, cursor: Any, name: str, columns: list[str], progress:
 
     def blocks() -> Iterator[bytes | memoryview]:
         size = 0
-        with cursor.copy(statement) as copy:
+        with connection.wrap_database_errors, cursor.copy(statement) as copy:
             for block in copy:
                 size += len(block)
                 progress(f"{name}: {size >> 20} MiB")

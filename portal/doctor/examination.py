@@ -26,6 +26,7 @@ CHECKS: Final[dict[str, Check]] = {
     "clusters": work.clusters,
     "drift": work.drift,
     "checkpoints": work.checkpoints,
+    "backups": work.backups,
     "doors": work.doors,
 }
 

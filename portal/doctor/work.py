@@ -1,4 +1,4 @@
-"""What is done behind requests: Redis, workers, beat, the queue, clusters, comparisons, and the audit's checkpoints."""
+"""What is done behind requests: Redis, workers, beat, the queue, clusters, comparisons, the audit's checkpoints, and backups."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from audit.models import AuditEntry
 from portal import celery_app
+from portal.backup.freshness import backups_standing
 from portal.doctor.findings import FAILED, Finding, elsewhere, failed, ok, warning
 from portal.scheduling import LEASE
 from tenants.clusters.selfcheck import EXPIRES_SOON
@@ -166,6 +167,30 @@ def checkpoints() -> Iterator[Finding]:
         )
     else:
         yield ok("checkpoints", f"the last one is of {signed:%Y-%m-%d %H:%M}")
+
+
+def backups() -> Iterator[Finding]:
+    """A backup is as new as it has to be, and the last one that was tried has come to something."""
+    now, standing = timezone.now(), backups_standing()
+    found = f"the newest is of {standing.holds:%Y-%m-%d %H:%M}" if standing.holds else "there is none"
+    if standing.restored:
+        found += ", and this database was restored from it"
+    if standing.failed_at:
+        found += f"; that of {standing.failed_at:%Y-%m-%d %H:%M} has failed: {standing.failure[:200]}"
+    if overdue := standing.overdue(now):
+        yield failed(
+            "backups",
+            f"{found}; another is overdue since {overdue // timedelta(hours=1)} hours",
+            "Run manage.py backup, and look why nobody else did (in a cluster: the jobs of the CronJob for backups).",
+        )
+    elif standing.failed_at:
+        yield failed("backups", found, "Mend the cause, and run manage.py backup.")
+    elif standing.due is None:
+        yield ok("backups", f"{found}; none is expected (BACKUP_MAX_AGE_HOURS)")
+    elif standing.restored:
+        yield warning("backups", found, "Run manage.py backup: what was done since is in none.")
+    else:
+        yield ok("backups", f"{found}; the next one is due by {standing.due:%Y-%m-%d %H:%M}")
 
 
 def doors() -> Iterator[Finding]:

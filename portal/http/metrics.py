@@ -1,9 +1,10 @@
-"""What a portal counts of itself, and what it sees of the queue and the clusters, for ``/metrics``."""
+"""What a portal counts of itself, and what it sees of the queue, the clusters and backups, for ``/metrics``."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Final
 
 from django.db import DatabaseError
@@ -15,6 +16,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from audit import tracing
+from portal.backup.freshness import Standing, backups_standing
+from portal.database.scopes import everything
 from tenants.models import Cluster, Operation, OperationState
 
 _REQUESTS: Final = Counter(
@@ -50,24 +53,28 @@ class Clock:
 
 
 class Work(Collector):
-    """The queue of operations and the clusters, as the database has them when it is asked."""
+    """The queue of operations, the clusters and backups, as the database has them when it is asked."""
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
         """Nothing: the database is not asked before somebody wants to know."""
         return iter(())
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """One short query each; a database that does not answer is a figure as well."""
+        """A few short queries; a database that does not answer is a figure as well."""
         up = GaugeMetricFamily("tenantry_database_up", "Whether PostgreSQL answers this portal")
         now = timezone.now()
         try:
-            waiting = Operation.objects.filter(state__in=_UNDER_WAY).values_list("state", "not_before", "created_at")
-            work = [(state, now - max(due, made)) for state, due, made in waiting.iterator()]
-            clusters = list(
-                Cluster.objects.order_by("name").values_list("name", "unreached_since", "credential_expires_at")[
-                    :_CLUSTERS_MAX
-                ]
-            )
+            with everything():  # Prometheus is nobody, and sees nobody's rows
+                waiting = Operation.objects.filter(state__in=_UNDER_WAY).values_list(
+                    "state", "not_before", "created_at"
+                )
+                work = [(state, now - max(due, made)) for state, due, made in waiting.iterator()]
+                clusters = list(
+                    Cluster.objects.order_by("name").values_list("name", "unreached_since", "credential_expires_at")[
+                        :_CLUSTERS_MAX
+                    ]
+                )
+                standing = backups_standing()
         except DatabaseError:
             up.add_metric([], 0)
             yield up
@@ -94,6 +101,30 @@ class Work(Collector):
                 ends.add_metric([name], expires.timestamp())
         yield reached
         yield ends
+        yield from _of_backups(standing, now)
+
+
+def _of_backups(standing: Standing, now: datetime) -> Iterator[GaugeMetricFamily]:
+    holds = GaugeMetricFamily(
+        "tenantry_backup_last_success_timestamp_seconds", "The moment that the newest good backup is of"
+    )
+    size = GaugeMetricFamily("tenantry_backup_last_success_bytes", "The size of the newest good backup")
+    if standing.holds is not None:
+        holds.add_metric([], standing.holds.timestamp())
+    if standing.bytes is not None:
+        size.add_metric([], standing.bytes)
+    yield holds
+    yield size
+    yield GaugeMetricFamily(
+        "tenantry_backup_overdue_seconds",
+        "For how long a newer backup is missing",
+        value=standing.overdue(now).total_seconds(),
+    )
+    yield GaugeMetricFamily(
+        "tenantry_backup_failed",
+        "Whether the last backup that was tried has failed",
+        value=int(bool(standing.failed_at)),
+    )
 
 
 class Spans(Collector):

@@ -22,6 +22,7 @@ from access.credentials.warnings import tokens_ending_of
 from audit.actions import Action
 from audit.models import AuditEntry, Outcome
 from audit.recorder import Actor
+from portal.backup.freshness import backups_standing
 from portal.pages import labels
 from portal.pages.progress import TITLES
 from tenants import selectors
@@ -90,8 +91,8 @@ def inbox_of(actor: Actor, *, now: datetime, postponed: bool = False) -> list[Gr
     off = _PutOff(postponements_by_row(now=now) if actor.sees_all else {}, only=postponed)
     groups = [_requests(actor, off), _operations(actor, now, off), _tokens(actor, now, off)]
     if actor.sees_all:
-        groups += [_clusters(actor, now, off), _certificates(now, off), _drift(now, off), _quotas(off)]
-        groups.append(_sign_ins(now, off))
+        groups += [_clusters(actor, now, off), _certificates(now, off), _backups(now, off), _drift(now, off)]
+        groups += [_quotas(off), _sign_ins(now, off)]
     return [group for group in groups if group is not None]
 
 
@@ -289,6 +290,38 @@ def _certificates(now: datetime, off: _PutOff) -> Group | None:
             )
     lines = off.keep("certificates", lines)
     return _group("certificates", "Certificates", _count(len(lines), "certificate"), lines, len(lines), apart=True)
+
+
+def _backups(now: datetime, off: _PutOff) -> Group | None:
+    standing, lines = backups_standing(), []
+    url = f"{reverse('audit')}?action={Action.BACKUP_MADE}&chain=system"
+    if standing.overdue(now):
+        holds = f"{standing.holds:%d %b %Y %H:%M} UTC" if standing.holds else ""
+        lines.append(
+            Line(
+                name="overdue",
+                cause=holds,
+                title=f"No backup is newer than of {holds}" if holds else "There is no backup",
+                text="Look why none was made, and make one: manage.py backup, or a Job of the CronJob for backups.",
+                since=standing.due,
+                url=url,
+                action="See the last ones",
+            )
+        )
+    if standing.failed_at:
+        lines.append(
+            Line(
+                name="failed",
+                cause=standing.failure,
+                title="The last backup has failed",
+                text=standing.failure,
+                since=standing.failed_at,
+                url=url,
+                action="See the last ones",
+            )
+        )
+    lines = off.keep("backups", lines)
+    return _group("backups", "Backups", "There is no new backup", lines, len(lines), apart=True)
 
 
 def _drift(now: datetime, off: _PutOff) -> Group | None:

@@ -231,7 +231,7 @@ ACTIONS: Final = {
     Action.ANNOUNCEMENT_ENDED: "Announcement ended",
     Action.AUDIT_EXPORTED: "Audit log exported",
     Action.AUTHORIZER_FAILED: "Authorizer failed",
-    Action.BACKUP_MADE: "Backup made",
+    Action.BACKUP_MADE: "Backup",
     Action.CLUSTER_AWAY: "Cluster not reached",
     Action.CLUSTER_BACK: "Cluster reached again",
     Action.CLUSTER_CHANGED: "Cluster changed",

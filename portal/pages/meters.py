@@ -52,6 +52,12 @@ class Limits:
         words = f"limit{'' if count == 1 else 's'}"
         return f"{count} more {words} of which nothing is used" if self.used else f"All {count} {words}"
 
+    @property
+    def line(self) -> str:
+        """The same where nothing beside it says that nothing is used."""
+        count = len(self.folded)
+        return f"Nothing is used of {count} limit{'' if count == 1 else 's'}" if self.is_new else self.summary
+
 
 _FURNITURE: Final = frozenset(
     {"configmaps", "events", "leases", "networkpolicies", "rolebindings", "roles", "secrets", "serviceaccounts"}

@@ -20,6 +20,7 @@ from django.utils import timezone
 
 from audit.actions import Action
 from audit.models import AuditEntry, Outcome
+from kube.quota import tenantquotas
 from store import synchronous
 from store.types import Create, Key, Update
 from tenants.models import ClusterProbe, CredentialKind, Desired, OperationState, Phase, Role, Tenant, User, Workspace
@@ -168,6 +169,14 @@ def _used(hard: dict[str, str], spaces: list[Workspace]) -> None:
             "status": quota,
         }
         synchronous.commit([Create(Key("root:payments", "", "resourcequotas", space.k8s_namespace, "tier"), body)])
+    placed = (
+        {"requests.cpu": "3", "requests.memory": "7Gi", "pods": "41", "persistentvolumeclaims": "5"},
+        {"requests.cpu": "3", "requests.memory": "5Gi", "pods": "23", "persistentvolumeclaims": "4"},
+    )
+    for space, counted in zip(spaces, placed, strict=False):
+        body = {"metadata": {"name": space.k8s_namespace}, "counted": counted, "turn": 1, "objects": 90}
+        key = Key("root:payments", *tenantquotas.PLACED_USAGES, "", space.k8s_namespace)
+        synchronous.commit([Create(key, body)])
 
 
 def _asked(payments: Tenant, tomas: User, mara: User) -> None:

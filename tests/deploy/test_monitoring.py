@@ -94,8 +94,11 @@ def told(apiserver: OwnApiserver, django_db_setup: None, django_db_blocker: Any)
     apiserver.admin.send("GET", "/api/v1/namespaces")
     texts = [apiserver.admin.send("GET", "/metrics").body]
     with django_db_blocker.unblock():
+        from audit.actions import Action
         from tenants.models import Cluster
+        from tests import factories
 
+        factories.event("system", Action.BACKUP_MADE, factories.operator(), bytes=1, revision=1)
         Cluster.objects.create(
             name="told",
             server="https://192.0.2.1",
@@ -244,6 +247,29 @@ def test_what_the_chart_brings_is_of_its_own_release_and_namespace() -> None:
             assert metric not in strangers(expression, **bound), place
 
 
+def judged(folder: Path, series: dict[str, str], told: list[dict[str, Any]]) -> None:
+    """By Prometheus' own tool: who is woken when these series have these values."""
+    (folder / "rules.yaml").write_text(yaml.safe_dump(enabled()["tenantry-rules"]["spec"]))
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "alert_rule_test": told,
+    }
+    (folder / "test.yaml").write_text(yaml.safe_dump({"rule_files": ["rules.yaml"], "tests": [test]}))
+    for command in (("check", "rules", "rules.yaml"), ("test", "rules", "test.yaml")):
+        done = subprocess.run(
+            [str(PROMTOOL), *command], cwd=folder, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def woken(alert: str, at: str, **labels: str) -> dict[str, Any]:
+    """That this alert has woken somebody by then; without labels nobody."""
+    rule = next(rule for rule in rules() if rule.get("alert") == alert)
+    expected = {"exp_labels": {**rule["labels"], **labels}, "exp_annotations": rule["annotations"]}
+    return {"eval_time": at, "alertname": alert, "exp_alerts": [expected] * bool(labels)}
+
+
 @pytest.mark.skipif(PROMTOOL is None, reason="promtool is missing")
 @pytest.mark.parametrize("whose", ["ours", "kube-apiserver's", "another installation's"])
 def test_prometheus_wakes_somebody_for_our_errors_alone(whose: str, tmp_path: Path) -> None:
@@ -253,25 +279,30 @@ def test_prometheus_wakes_somebody_for_our_errors_alone(whose: str, tmp_path: Pa
         "kube-apiserver's": 'job="apiserver",namespace="default"',
         "another installation's": 'job="tenantry-apiserver",namespace="elsewhere"',
     }
-    series = [
-        {
-            "series": f'apiserver_request_total{{{labels},code="{500 if name == whose else 200}"}}',
-            "values": "0+600x120",
-        }
+    series = {
+        f'apiserver_request_total{{{labels},code="{500 if name == whose else 200}"}}': "0+600x120"
         for name, labels in failing.items()
-    ]
-    alert = {
-        "exp_labels": {"severity": "critical", "job": "tenantry-apiserver", "namespace": "tenantry"},
-        "exp_annotations": next(rule for rule in rules() if rule.get("alert") == "TenantryApiserverErrorsFast")[
-            "annotations"
-        ],
     }
-    told = {"eval_time": "90m", "alertname": "TenantryApiserverErrorsFast", "exp_alerts": [alert] * (whose == "ours")}
-    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(enabled()["tenantry-rules"]["spec"]))
-    test = {"interval": "1m", "input_series": series, "alert_rule_test": [told]}
-    (tmp_path / "test.yaml").write_text(yaml.safe_dump({"rule_files": ["rules.yaml"], "tests": [test]}))
-    for command in (("check", "rules", "rules.yaml"), ("test", "rules", "test.yaml")):
-        done = subprocess.run(
-            [str(PROMTOOL), *command], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+    ours = {"job": "tenantry-apiserver", "namespace": "tenantry"} if whose == "ours" else {}
+    judged(tmp_path, series, [woken("TenantryApiserverErrorsFast", "90m", **ours)])
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool is missing")
+def test_prometheus_wakes_somebody_for_backups(tmp_path: Path) -> None:
+    """For one that has failed at once, for one that is missing after a while, whichever portal tells; not for another's."""
+    portal = 'job="tenantry-portal",namespace="tenantry"'
+    ours = {"job": "tenantry-portal", "namespace": "tenantry"}
+    series = {
+        f'tenantry_backup_failed{{{portal},instance="a"}}': "0x9 1x20 0x30",
+        f'tenantry_backup_failed{{{portal},instance="b"}}': "0x9 1x20 0x30",
+        f'tenantry_backup_overdue_seconds{{{portal},instance="a"}}': "0x29 60+60x30",
+        'tenantry_backup_failed{job="tenantry-portal",namespace="elsewhere"}': "1x60",
+    }
+    told = [
+        woken("TenantryBackupFailed", "9m"),
+        woken("TenantryBackupFailed", "11m", **ours),
+        woken("TenantryBackupFailed", "35m"),
+        woken("TenantryBackupOverdue", "35m"),
+        woken("TenantryBackupOverdue", "45m", **ours),
+    ]
+    judged(tmp_path, series, told)

@@ -138,6 +138,9 @@ def test_who_uses_what_on_clusters_is_shown_with_the_sums(acme: House, globex: H
         assert row.k8s_namespace in fra and row.name in fra
     assert "All together" in fra and third.k8s_namespace not in fra and stored.k8s_namespace not in page
     assert "41" not in {word.strip() for word in re.split(r"<[^>]*>", page)}, "another tenant's"
+    (nyc,) = [card for name, card in cards.items() if name.startswith("nyc-1")]
+    assert "Nothing is used of 3 limits" in nyc.partition("</table>")[0]
+    assert 'class="empty' not in nyc.partition("</table>")[0], "a line is enough for each that is not used"
 
 
 def test_lowering_below_the_use_says_so_and_the_console_shows_it(acme: House, operator: User) -> None:

@@ -29,7 +29,7 @@ from gateway.process.streams import Recheck
 from gateway.upstream.admission import PlacedWrite, Settlement
 from gateway.upstream.answers import Room, Share
 from gateway.upstream.client import Answer, BadGateway, Cluster, Permit
-from gateway.upstream.placements import Placement, tier_of
+from gateway.upstream.placements import Placement
 from gateway.upstream.recording.tunnel import RecordedTunnel
 from gateway.upstream.tunnel import Tunnel
 from kube.authentication.identity import Principal
@@ -207,7 +207,7 @@ async def role_of(runtime: Runtime, principal: Principal, info: RequestInfo, pla
     What the chain has judged it judges alike, by what is kept of them (``access.authorization.tenancy.placednamespaces``);
     parts of requests across namespaces are judged here alone. Raises ``Forbidden`` and ``ServiceUnavailable``.
     """
-    proxies = info.is_proxied and await opens_proxies(runtime.store, await tier_of(runtime.store, placement))
+    proxies = info.is_proxied and await opens_proxies(runtime.store, placement.tier)
     roles = await runtime.clusters.roles(placement.cluster)
     wanted = needed(roles, placement.cluster, principal, info, proxies=proxies)
     refusal = wanted.refusal

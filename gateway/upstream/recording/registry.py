@@ -16,7 +16,7 @@ from django.conf import settings
 from django.db import close_old_connections
 
 from audit.recorder import Actor
-from gateway.upstream.placements import Placement, tier_of
+from gateway.upstream.placements import Placement
 from gateway.upstream.recording.asciicast import Asciicast
 from gateway.upstream.recording.keeping import PATIENCE, Keeping
 from gateway.upstream.recording.tunnel import RecordedTunnel
@@ -44,8 +44,8 @@ class Recordings:
 
     async def mode_of(self, placement: Placement) -> RecordingMode:
         """What the tier of a placed namespace has recorded, as this process has seen it last."""
-        tier = await tier_of(self._store, placement)
-        kept = await self._store.get(tier_recording_key(tier), cached=True) if tier else None
+        key = tier_recording_key(placement.tier)
+        kept = await self._store.get(key, cached=True) if placement.tier else None
         return kept_recording(kept.data if kept is not None else None)
 
     async def begin(self, mode: RecordingMode, session: Session, actor: Actor) -> Keeping:

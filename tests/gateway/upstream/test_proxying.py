@@ -26,7 +26,6 @@ from kube.requests.ratelimits import UNLIMITED
 from kube.requests.requestinfo import query_parameters
 from kube.requests.status import Forbidden, StatusError
 from store.types import Key, Stored
-from tenants.clusters.objects import TIER_ANNOTATION, WORKSPACE_LABEL
 from tenants.policies import tier_proxies_key
 from tests.gateway.upstream.asking import ask, until, upstream_of
 from tests.gateway.upstream.rawcluster import Behave, RawCluster, Visit, answering, ok
@@ -72,12 +71,9 @@ class Door:
 
     async def _get(self, key: Key, *, cached: bool) -> Stored | None:
         assert cached
-        body: dict[str, Any] = {"rules": {"proxies": True}}
-        if key.resource == "namespaces":
-            body = {"metadata": {"labels": {WORKSPACE_LABEL: "w1"}, "annotations": {TIER_ANNOTATION: "open"}}}
-        elif key != tier_proxies_key("open") or not self.open:
+        if key != tier_proxies_key("open") or not self.open:
             return None
-        return cast("Stored", SimpleNamespace(data=orjson.dumps(body)))
+        return cast("Stored", SimpleNamespace(data=orjson.dumps({"rules": {"proxies": True}})))
 
     async def _authorize(self, *_: Any) -> Any:
         return SimpleNamespace(allowed=False)
@@ -103,7 +99,7 @@ class Door:
             now=time.time(),
             audit_id="a-1",
         )
-        placement = Placement("w1", "prod", info.cluster, "acme-web", ACTIVE)
+        placement = Placement("w1", "prod", info.cluster, "acme-web", ACTIVE, "open")
         return await forward(cast("Runtime", self.runtime), request, placement, self.recheck)
 
 

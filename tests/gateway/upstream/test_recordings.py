@@ -51,7 +51,8 @@ def placed(mode: str) -> tuple[str, Placement]:
     made = factories.workspace(acme, factories.member(acme, Role.OWNER))
     services.tier_change(actor=OPERATOR, name=made.tier_id, recording=mode)
     placed_namespace_show(made)
-    place = Placement(str(made.pk), made.cluster.name, acme.cluster_path, made.k8s_namespace, "Active")
+    names = (made.cluster.name, acme.cluster_path, made.k8s_namespace)
+    place = Placement(str(made.pk), *names, "Active", made.tier_id)
     return conninfo(), place
 
 
