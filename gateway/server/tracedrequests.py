@@ -18,7 +18,7 @@ from gateway.http.messages import Request, Response, Stream
 from gateway.http.requestresponse import RequestResponseCycle
 from gateway.process.runtime import Runtime
 from gateway.process.streams import Recheck
-from gateway.server.pipeline import METHODS, RequestPipeline
+from gateway.server.pipeline import METHODS, SELDOM, RequestPipeline
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision
 from kube.requests.requestinfo import ParsedRequest, RequestInfo
@@ -117,7 +117,7 @@ class TracedPipeline(RequestPipeline):
     @property
     def _method(self) -> str:
         method = self._cycle.method
-        return method if method in METHODS or method == "HEAD" else "_OTHER"
+        return method if method in METHODS or method in SELDOM else "_OTHER"
 
 
 def _route(info: RequestInfo) -> str:
