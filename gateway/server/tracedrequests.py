@@ -73,7 +73,7 @@ class TracedPipeline(RequestPipeline):
 
     @staticmethod
     async def _dispatch(runtime: Runtime, request: Request, recheck: Recheck) -> Response | Stream:
-        with tracing.span(request.info.verb.capitalize()):
+        with tracing.span((request.info.verb or request.info.method).capitalize()):
             return await dispatch.dispatch(runtime, request, recheck)
 
     async def _stream(self, stream: Stream) -> None:
