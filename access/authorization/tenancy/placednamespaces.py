@@ -129,14 +129,13 @@ class KeptAccounts:
         return Accounts(known.cluster, known.roles, proxies=False) if known.cluster else None
 
     def _kept(self, index: PolicyIndex, namespace: str) -> tuple[Role, ...] | None:
-        found = [index.roles.get((namespace, name)) for name in ACCOUNT_ROLES]
-        kept = tuple(role for role in found if role is not None)
+        kept = tuple([role for name in ACCOUNT_ROLES if (role := index.roles.get((namespace, name))) is not None])
         return kept if len(kept) == len(ACCOUNT_ROLES) else None
 
     def _looked_at(self, kept: tuple[Role, ...], stored: Stored) -> _Known:
         place = stored.key.space, stored.key.name
         known = self._known.get(place)
-        alike = known is not None and all(one is other for one, other in zip(known.kept, kept, strict=True))
+        alike = known is not None and known.kept == kept
         if known is not None and alike and known.stored is stored:
             return known
         # Anybody may give a Role of theirs such a name: what is placed the Namespace says.
