@@ -64,6 +64,10 @@ class Memory:
         """Every tenant exists, without labels."""
         return Stored(key, 1, b'{"metadata": {}}')
 
+    def peek(self, key: Key) -> Stored | None:  # noqa: ARG002
+        """Nothing is known before it is asked for."""
+        return None
+
     async def list(self, selection: Any, **_: Any) -> Listing:
         """The bindings of a space."""
         if not isinstance(selection, Range):

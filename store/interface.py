@@ -55,13 +55,13 @@ class Reader(Protocol):
         """
         ...
 
-
-class Store(Reader, Protocol):
-    """Objects, revisions, watches. Every method raises ``Unavailable`` when the database is away."""
-
     def peek(self, key: Key) -> Stored | None:
         """What ``get`` with ``cached`` returns, where it need not wait; ``None`` also where it would have to."""
         ...
+
+
+class Store(Reader, Protocol):
+    """Objects, revisions, watches. Every method raises ``Unavailable`` when the database is away."""
 
     async def commit(self, *operations: Operation, room: Room | None = None) -> Sequence[Stored]:
         """Write all operations or none, durably; results in the order of the operations (``Check`` omitted).

@@ -60,7 +60,7 @@ def require(request: Request, kind: Kind) -> None:
         raise not_allowed()
     if info.subresource:
         part = kind.subresource(info.subresource)
-        if part is None or info.verb not in part.verbs:
+        if part is None or (info.verb not in part.verbs and not info.is_proxied):
             raise not_allowed()
     elif info.verb not in kind.resource.verbs:
         raise not_allowed()

@@ -48,6 +48,7 @@ from kube.requests.status import BadRequest, MethodNotAllowed, StatusError, Time
 from store.types import Unavailable
 
 METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
+SELDOM: Final = frozenset({"HEAD", "OPTIONS"})
 _WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _CONNECTION: Final = frozenset({b"close", b"keep-alive", b"upgrade", b""})
 _NOT_KEPT: Final = b"cache-control: no-cache, private\r\n"
@@ -136,7 +137,7 @@ class RequestPipeline:
         cycle, runtime = self._cycle, self._runtime
         self._headers = _checked_headers(cycle.headers)
         line = cycle.method, cycle.raw_path, cycle.query
-        if cycle.method not in METHODS and not (cycle.method == "HEAD" and parse(*line).path in ALWAYS_ALLOWED):
+        if cycle.method not in METHODS and not (cycle.method in SELDOM and _takes_any_method(parse(*line))):
             raise MethodNotAllowed("the server does not allow this method on the requested resource")
         parsed = parse(*line)
         self._query = parsed.query
@@ -324,6 +325,11 @@ async def _in_step() -> None:
     (cohort scheduling; docs/decisions/015-cohorts.md).
     """
     await asyncio.sleep(0)
+
+
+def _takes_any_method(parsed: ParsedRequest) -> bool:
+    """Of what listens in a pod this server knows nothing; of the rest probes alone are asked by more than Kubernetes' methods."""
+    return parsed.is_proxied or parsed.path in ALWAYS_ALLOWED
 
 
 @lru_cache(maxsize=256)

@@ -18,7 +18,7 @@ from gateway.http.messages import Request, Response, Stream
 from gateway.http.requestresponse import RequestResponseCycle
 from gateway.process.runtime import Runtime
 from gateway.process.streams import Recheck
-from gateway.server.pipeline import METHODS, RequestPipeline
+from gateway.server.pipeline import METHODS, SELDOM, RequestPipeline
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision
 from kube.requests.requestinfo import ParsedRequest, RequestInfo
@@ -73,7 +73,7 @@ class TracedPipeline(RequestPipeline):
 
     @staticmethod
     async def _dispatch(runtime: Runtime, request: Request, recheck: Recheck) -> Response | Stream:
-        with tracing.span(request.info.verb.capitalize()):
+        with tracing.span((request.info.verb or request.info.method).capitalize()):
             return await dispatch.dispatch(runtime, request, recheck)
 
     async def _stream(self, stream: Stream) -> None:
@@ -117,7 +117,7 @@ class TracedPipeline(RequestPipeline):
     @property
     def _method(self) -> str:
         method = self._cycle.method
-        return method if method in METHODS or method == "HEAD" else "_OTHER"
+        return method if method in METHODS or method in SELDOM else "_OTHER"
 
 
 def _route(info: RequestInfo) -> str:

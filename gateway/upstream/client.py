@@ -1,7 +1,7 @@
 """One cluster's API server, as requests are passed on to it: connections that are kept, and answers that are streamed.
 
-Nothing is repeated but what RFC 9110 (9.2.2) lets a gateway repeat: a GET on a kept connection that the cluster closed
-before any byte of an answer.
+Nothing is repeated but what RFC 9110 (9.2.2) lets a gateway repeat: what is safe, on a kept connection that the cluster
+closed before any byte of an answer.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ logger = logging.getLogger(__name__)
 
 Permit = Callable[[], Awaitable[None]]
 """Raises a ``StatusError`` where a request may not be sent any more."""
+
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods that change nothing (RFC 9110, 9.2.1)."""
 
 _PROTOCOLS: Final = {b"websocket": b"websocket", b"spdy/3.1": b"SPDY/3.1"}
 
@@ -74,8 +77,8 @@ class ShareTaken(TooManyRequests):
 class Answer:
     """A cluster's answer: the headers that a client may see, and the body as it comes.
 
-    ``length`` is that of the body, ``None`` where nobody knows it yet. ``chunks`` raises ``BadGateway`` or ``Timeout`` in
-    place of a missing rest. Whoever does not read to the end calls ``close``.
+    ``length`` is that of the body, behind HEAD what it would be, and ``None`` where nobody knows it yet. ``chunks`` raises
+    ``BadGateway`` or ``Timeout`` in place of a missing rest. Whoever does not read to the end calls ``close``.
     """
 
     status: int
@@ -162,16 +165,17 @@ class Upstream:
         if permit is not None:
             await permit()
         self._require_share(tenant)
+        asked = {"long_running": long_running, "redirects": redirects, "bodiless": method == "HEAD"}
         connection = self._take(tenant)
         if connection is not None:
             try:
-                return await self._exchange(connection, head, body, long_running=long_running, redirects=redirects)
+                return await self._exchange(connection, head, body, **asked)
             except BrokenExchange as error:
-                if method != "GET" or not error.unseen or error.late:
+                if method not in _SAFE or not error.unseen or error.late:
                     raise self._failure(error) from None
         try:
             connection = await self._connect(permit, tenant)
-            return await self._exchange(connection, head, body, long_running=long_running, redirects=redirects)
+            return await self._exchange(connection, head, body, **asked)
         except BrokenExchange as error:
             raise self._failure(error) from None
 
@@ -202,7 +206,8 @@ class Upstream:
         head += b"connection: Upgrade\r\nupgrade: " + protocol + b"\r\n\r\n"
         self._require_share(tenant)
         connection = await self._connect(permit, tenant)
-        exchange = connection.begin(head, b"", patience=self._limits.answer_seconds, upgrade=True)
+        bodiless = method == "HEAD"
+        exchange = connection.begin(head, b"", patience=self._limits.answer_seconds, upgrade=True, bodiless=bodiless)
         try:
             answered = await exchange.wait_for_head()
             if exchange.status == 101:
@@ -231,9 +236,10 @@ class Upstream:
             connection.abort()
 
     async def _exchange(
-        self, connection: Connection, head: bytes, body: bytes, *, long_running: bool, redirects: bool
+        self, connection: Connection, head: bytes, body: bytes, *, long_running: bool, redirects: bool, bodiless: bool
     ) -> Answer:
-        exchange = connection.begin(head, body, patience=self._limits.answer_seconds, redirects=redirects)
+        patience = self._limits.answer_seconds
+        exchange = connection.begin(head, body, patience=patience, redirects=redirects, bodiless=bodiless)
         try:
             answered = await exchange.wait_for_head()
         except BrokenExchange as error:

@@ -198,6 +198,7 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
+        "_bodiless",
         "_exchange",
         "_head_bytes",
         "_headers",
@@ -227,7 +228,7 @@ class Connection(asyncio.Protocol):
         self._parser: Any = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
         self._exchange: Exchange | None = None
-        self._upgrade = self._redirects = False
+        self._upgrade = self._redirects = self._bodiless = False
         self._raw = False
         self._reading = True
         self._writable: asyncio.Event | None = None
@@ -255,10 +256,14 @@ class Connection(asyncio.Protocol):
         patience: float | None,
         upgrade: bool = False,
         redirects: bool = False,
+        bodiless: bool = False,
     ) -> Exchange:
-        """Send a request; ``upgrade`` says that it may be answered with 101, ``redirects`` with a redirection."""
+        """Send a request; ``upgrade`` says that it may be answered with 101, ``redirects`` with a redirection.
+
+        ``bodiless`` says that the answer is its head alone (RFC 9110, 9.3.2); the connection is not used again then.
+        """
         exchange = self._exchange = Exchange(self, patience)
-        self._upgrade, self._redirects = upgrade, redirects
+        self._upgrade, self._redirects, self._bodiless = upgrade, redirects, bodiless
         self._seen = self._keep_alive = self._in_interim = False
         self._interim = 0
         self._begin_head()
@@ -361,15 +366,20 @@ class Connection(asyncio.Protocol):
             # The exchange hears of it once it is known where the other protocol begins.
             self._in_head = False
         elif self._exchange is not None:
-            length = _checked(status, headers, redirects=self._redirects)
+            length = _checked(status, headers, redirects=self._redirects, bodiless=self._bodiless)
             self._in_head = False
-            self._keep_alive = self._parser.should_keep_alive()
+            # The parser knows of no method, and would take the next answer for a body that never comes.
+            self._keep_alive = self._parser.should_keep_alive() and not self._bodiless
             self._headers = []
             self._exchange.feed_head(status, headers, length)
+            if self._bodiless:
+                self._exchange.feed_eof()
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
         self._silent_bytes = 0
+        if self._bodiless:
+            raise BrokenExchange("it sends a body that nobody asked for")
         if self._exchange is not None:
             self._exchange.feed_data(body)
 
@@ -467,8 +477,8 @@ class Connection(asyncio.Protocol):
         self._owner.on_idle(self)
 
 
-def _checked(status: int, headers: Headers, *, redirects: bool) -> int | None:
-    """The length that the head promises; ``None`` for a body in chunks. Raises ``BrokenExchange``."""
+def _checked(status: int, headers: Headers, *, redirects: bool, bodiless: bool) -> int | None:
+    """The length that the head promises; ``None`` where it does not. Raises ``BrokenExchange`` for a body without an end."""
     if not 200 <= status <= 599:
         raise BrokenExchange(f"it answers with {status}")
     if 300 <= status < 400 and status != 304 and not redirects:
@@ -476,6 +486,8 @@ def _checked(status: int, headers: Headers, *, redirects: bool) -> int | None:
         raise BrokenExchange("it answers with a redirect")
     lengths = [value for name, value in headers if name == b"content-length"]
     codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]
+    if bodiless:
+        return int(lengths[0]) if len(lengths) == 1 and lengths[0].isdigit() and status not in _WITHOUT_BODY else None
     if status in _WITHOUT_BODY:
         return 0
     if codings:

@@ -108,7 +108,8 @@ def is_for_cluster(info: RequestInfo) -> bool:
 
 def is_judged(info: RequestInfo) -> bool:
     """Whether ``needed`` has anything to say where the namespace is placed."""
-    return info.is_resource and info.verb in ASKED and is_for_cluster(info)
+    asked = info.verb in ASKED or (info.is_proxied and not info.verb)
+    return info.is_resource and asked and is_for_cluster(info)
 
 
 def needed(

@@ -17,7 +17,7 @@ RULES_MAX: Final = 256
 """Rules that are looked at: tenants write them, and each is compared with all that an account holds."""
 
 _CONNECTS: Final = ("pods/attach", "pods/exec", "pods/portforward")
-_PROXIED: Final = Rule(("create", "delete", "get", "patch", "update"), ("",), ("pods/proxy", "services/proxy"))
+_PROXIED: Final = Rule(("*",), ("",), ("pods/proxy", "services/proxy"))
 _REQUESTS: Final = tuple(sorted(ASKED - {"*"}))
 
 

@@ -37,7 +37,9 @@ _VERBS: Final = {
     "PUT": "update",
     "PATCH": "patch",
     "DELETE": "delete",
+    "OPTIONS": "",
 }
+"""As ``RequestInfoFactory`` has them: only a rule for all verbs covers OPTIONS."""
 _PLAIN: Final = re.compile(rb"(?:/[A-Za-z0-9_~!$&'()*+,;=:@.-]+)+/?|/")
 _ENCODED: Final = re.compile(rb"(?:/(?:[A-Za-z0-9_~!$&'()*+,;=:@.-]|%[0-9A-Fa-f]{2})+)+/?")
 _ENCODED_DOT: Final = re.compile(rb"%2[Ee]")
@@ -68,7 +70,7 @@ class RequestInfo:
     ``path`` is the full path, rebuilt from the resolved parts; for a non-resource request it is the path
     inside the logical cluster (``/healthz``, ``/openapi/v3/api/v1``).
     ``verb`` is Kubernetes' request verb: get, list, watch, create, update, patch, delete, deletecollection for
-    resources, the lower-case HTTP method otherwise.
+    resources, none with OPTIONS of what is proxied; the lower-case HTTP method otherwise.
     ``name`` may come from a field selector ``metadata.name=…`` when the verb is list or watch, as in Kubernetes.
     ``namespace`` of a Namespace object is its own name, as in Kubernetes.
     ``rest`` is what follows ``…/proxy/``, percent-encoded as it goes upstream, without the leading slash.
@@ -137,12 +139,21 @@ class ParsedRequest(NamedTuple):
     parameters: Mapping[str, tuple[str, ...]] = _NO_PARAMETERS
     query: Mapping[str, str] = _NO_QUERY
 
+    @property
+    def is_proxied(self) -> bool:
+        """See ``RequestInfo``."""
+        return self.subresource == "proxy" and not self.group
+
 
 def not_found() -> NotFound:
     """The 404 of a path that nothing serves, in Kubernetes' words."""
     error = NotFound("the server could not find the requested resource")
     error.always_detailed = True
     return error
+
+
+def _not_allowed() -> MethodNotAllowed:
+    return MethodNotAllowed("the server does not allow this method on the requested resource")
 
 
 def _malformed(why: str) -> BadRequest:
@@ -236,12 +247,19 @@ def parse(method: str, raw_path: bytes, query: bytes = b"") -> ParsedRequest:
 
     ``raw_path`` is the undecoded path of the request line without its query. Percent-encoding is decoded once.
     Raises ``BadRequest`` for a path with dot segments, empty segments, encoded slashes, control characters or bytes
-    that are not UTF-8, ``NotFound`` for one that names nothing, ``MethodNotAllowed`` for an unknown method, a
-    ``StatusError`` of 414 for a path or query that is too long.
+    that are not UTF-8, ``NotFound`` for one that names nothing, ``MethodNotAllowed`` for an unknown method and for OPTIONS
+    of anything but what is proxied, a ``StatusError`` of 414 for a path or query that is too long.
     """
+    parsed = _taken_apart(method, raw_path, query)
+    if method == "OPTIONS" and not parsed.is_proxied:
+        raise _not_allowed()
+    return parsed
+
+
+def _taken_apart(method: str, raw_path: bytes, query: bytes) -> ParsedRequest:
     segments = _segments(raw_path)
     if method not in _VERBS:
-        raise MethodNotAllowed("the server does not allow this method on the requested resource")
+        raise _not_allowed()
     parameters = query_parameters(query)
     cluster = None
     if segments[0] == "clusters":
@@ -316,7 +334,7 @@ def _resource(
         if not parts:
             raise not_found()
         if verb != "get":
-            raise MethodNotAllowed("the server does not allow this method on the requested resource")
+            raise _not_allowed()
         verb = "watch"
     elif parts[0] == "proxy":
         raise not_found()

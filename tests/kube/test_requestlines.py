@@ -60,6 +60,27 @@ def test_unknown_methods_are_refused_before_anything_else(method: str) -> None:
         ask("/api/v1/pods", method)
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/healthz",
+        "/api/v1/namespaces/a/pods/p",
+        "/api/v1/namespaces/a/pods/p/log",
+        "/apis/g.io/v1/namespaces/a/things/t/proxy",
+        "/services/apiexport/root:t1/e/clusters/root:t2/api/v1/namespaces/a/pods/p/proxy/",
+    ],
+)
+def test_only_what_listens_in_a_pod_is_asked_for_its_options(path: str) -> None:
+    """URL-23; as ``RequestInfoFactory`` has it, without a verb."""
+    assert (
+        ask("/api/v1/namespaces/a/pods/p/proxy/x", "OPTIONS").verb,
+        ask("/api/v1/namespaces/a/services/s/proxy", "OPTIONS").verb,
+    ) == ("", "")
+    with pytest.raises(MethodNotAllowed):
+        ask(path, "OPTIONS")
+
+
 def test_long_requests_are_refused() -> None:
     """URL-29."""
     with pytest.raises(StatusError) as refused:

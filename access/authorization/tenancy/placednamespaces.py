@@ -33,7 +33,7 @@ from kube.objects.publications import NAMESPACES
 from kube.requests.logicalclusters import ClusterKind, tenant_of
 from kube.requests.requestinfo import RequestInfo
 from store.interface import Reader
-from store.types import Event, EventType, Key
+from store.types import Event, EventType, Key, Stored
 from tenants.clusters.objects import TIER_ANNOTATION, tier_of_namespace
 from tenants.policies import TIER_PROXIES, kept_proxies, tier_proxies_key
 
@@ -47,6 +47,10 @@ _COVERED: Final = no_opinion(STEP, "an account of the workspace covers it, and t
 
 class Rest(Protocol):
     """The steps that come after this one."""
+
+    def decide(self, principal: Principal, request: RequestInfo) -> Decision | None:
+        """What they decide without waiting, or ``None``."""
+        ...
 
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
         """What they decide."""
@@ -64,6 +68,19 @@ class Accounts(NamedTuple):
     roles: WorkspaceRoles
     proxies: bool
     """Whether the tier opens the proxy into pods and services."""
+
+
+class _Known(NamedTuple):
+    """A namespace as it was looked at last: what is kept of its cluster's roles, its object, and what both say.
+
+    ``cluster`` is empty for one that is not placed.
+    """
+
+    kept: tuple[Role, ...]
+    stored: Stored
+    roles: WorkspaceRoles
+    cluster: str
+    tier: str
 
 
 async def opens_proxies(store: Reader, tier: str) -> bool:
@@ -89,38 +106,49 @@ class KeptAccounts:
     def __init__(self, store: Reader, policies: PolicyCache) -> None:
         self._store = store
         self.policies = policies
-        self._known: OrderedDict[tuple[str, str], tuple[tuple[Role, ...], WorkspaceRoles]] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], _Known] = OrderedDict()
 
     async def of(self, cluster: str, namespace: str) -> Accounts | None:
         """Those of a namespace; ``None`` for a stored one, and where nothing is kept yet."""
         kept = self._kept((await self.policies.policies_for(cluster)).local, namespace)
-        if kept is None:
+        stored = await self._store.get(_object(cluster, namespace), cached=True) if kept is not None else None
+        if kept is None or stored is None:
             return None
-        # Anybody may give a Role of theirs such a name: what is placed the Namespace says.
-        stored = await self._store.get(Key(cluster, "", "namespaces", "", namespace), cached=True)
-        body = orjson.loads(stored.data) if stored is not None else None
-        on = placed_on(body) if body is not None else ""
-        if body is None or not on:
+        known = self._looked_at(kept, stored)
+        if not known.cluster:
             return None
-        return Accounts(
-            on, self._roles(cluster, namespace, kept), await opens_proxies(self._store, tier_of_namespace(body, None))
-        )
+        return Accounts(known.cluster, known.roles, await opens_proxies(self._store, known.tier))
+
+    def peek(self, index: PolicyIndex, cluster: str, namespace: str) -> Accounts | None:
+        """The same without waiting, as far as nobody asks for the proxy; ``None`` also where somebody is to be waited for."""
+        kept = self._kept(index, namespace)
+        stored = self._store.peek(_object(cluster, namespace)) if kept is not None else None
+        if kept is None or stored is None:
+            return None
+        known = self._looked_at(kept, stored)
+        return Accounts(known.cluster, known.roles, proxies=False) if known.cluster else None
 
     def _kept(self, index: PolicyIndex, namespace: str) -> tuple[Role, ...] | None:
-        found = [index.roles.get((namespace, name)) for name in ACCOUNT_ROLES]
-        kept = tuple(role for role in found if role is not None)
+        kept = tuple([role for name in ACCOUNT_ROLES if (role := index.roles.get((namespace, name))) is not None])
         return kept if len(kept) == len(ACCOUNT_ROLES) else None
 
-    def _roles(self, cluster: str, namespace: str, kept: tuple[Role, ...]) -> WorkspaceRoles:
-        place = cluster, namespace
+    def _looked_at(self, kept: tuple[Role, ...], stored: Stored) -> _Known:
+        place = stored.key.space, stored.key.name
         known = self._known.get(place)
-        if known is not None and all(one is other for one, other in zip(known[0], kept, strict=True)):
-            return known[1]
-        roles = roles_kept(kept)
-        self._known[place] = kept, roles
+        alike = known is not None and known.kept == kept
+        if known is not None and alike and known.stored is stored:
+            return known
+        # Anybody may give a Role of theirs such a name: what is placed the Namespace says.
+        body = orjson.loads(stored.data)
+        roles = known.roles if known is not None and alike else roles_kept(kept)
+        found = self._known[place] = _Known(kept, stored, roles, placed_on(body), tier_of_namespace(body, None))
         if len(self._known) > _KNOWN_MAX:
             self._known.popitem(last=False)
-        return roles
+        return found
+
+
+def _object(cluster: str, namespace: str) -> Key:
+    return Key(cluster, "", "namespaces", "", namespace)
 
 
 class PlacedNamespaces:
@@ -154,13 +182,27 @@ class PlacedNamespaces:
             return deny(self.name, wanted.beyond)
         return _COVERED
 
-    def decide(self, principal: Principal, request: RequestInfo) -> Decision | None:  # noqa: ARG002
-        """The same without waiting, about what is certainly in no placed namespace: nearly every request."""
+    def decide(self, principal: Principal, request: RequestInfo) -> Decision | None:
+        """The same without waiting, where all of it is known: nearly every request, but for the proxy."""
         namespace = request.namespace
         if not namespace:
             return _STORED
         policies = self._policies_for(request.cluster)
-        return None if policies is None or (namespace, _LEAST) in policies.local.roles else _STORED
+        if policies is None:
+            return None
+        if (namespace, _LEAST) not in policies.local.roles or not is_judged(request):
+            return _STORED
+        accounts = self._accounts.peek(policies.local, request.cluster, namespace)
+        if accounts is None or request.subresource == "proxy":
+            return None
+        wanted = needed(accounts.roles, accounts.cluster, principal, request)
+        if wanted.refusal:
+            return deny(self.name, wanted.refusal)
+        if wanted.beyond:
+            otherwise = self._rest.decide(without_membership(principal), request)
+            if otherwise is None or not otherwise.allowed:
+                return None if otherwise is None else deny(self.name, wanted.beyond)
+        return _COVERED
 
     async def rules_for(self, principal: Principal, cluster: str, namespace: str) -> RuleSet:
         """In a placed namespace, all that the steps after it leave: as far as the accounts go."""

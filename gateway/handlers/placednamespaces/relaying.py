@@ -60,10 +60,12 @@ async def relay(
         return Stream(chunks, headers=agreed, status=101, send=partial(_send, answer, standing), gone=answer.let_go)
     media = next((value for name, value in answer.headers if name == _MEDIA), _BYTES if info.is_proxied else JSON)
     headers: Headers = (*(pair for pair in answer.headers if pair[0] != _MEDIA), *_NO_PAGE)
+    if info.method == "HEAD" and answer.length is not None:
+        headers = (*headers, (b"content-length", b"%d" % answer.length))
     whole = answer.read_nowait()
     if answer.status in _REFUSALS and not info.is_proxied:
         request.notes.append(refusal_of(cluster, _message(whole or b"")))
-    if whole is not None:
+    if whole is not None and info.method != "HEAD":
         if asyncio.get_running_loop().time() - since > PROMPT_SECONDS:
             # Who has written is not told to try again: it has been done.
             await (require_standing(runtime, request.principal, recheck) if request.is_reading else recheck())

@@ -17,6 +17,7 @@ from access.authorization.options import AuthorizationOptions
 from access.authorization.tenancy.suspension import freeze_reason, suspended_tenants, suspension_reason
 from gateway.resources.kinds import Catalogs
 from kube.authentication.identity import AUTHENTICATED, Principal
+from kube.authorization.placedrights import ACCOUNT_ROLES, CLUSTER_LABEL, WORKSPACE_LABEL
 from kube.authorization.rbac import GROUP
 from kube.requests.logicalclusters import tenant_of
 from kube.requests.requestinfo import RequestInfo
@@ -33,6 +34,9 @@ class ResourceCache:
         self.objects: dict[Key, Stored] = {}
         self.put(Key("root", "", "tenants", "", "acme"), {"metadata": {"labels": {"tier": "gold"}}})
         self.put(Key("root:acme:web", "core.kcp.io", "logicalclusters", "", "cluster"), orjson.loads(LOGICAL_CLUSTER))
+        for account, resource in zip(ACCOUNT_ROLES, ("pods", "secrets", "*"), strict=True):
+            self.put(Key("root:acme", GROUP, "roles", "placed", account), role(account, "placed", resource))
+        self.put(*placed("placed"))
 
     def put(self, key: Key, body: dict[str, Any] | None) -> Event:
         kind = EventType.MODIFIED if body is not None else EventType.DELETED
@@ -43,6 +47,9 @@ class ResourceCache:
         return Event(kind, key, 1, orjson.dumps(body or {}))
 
     async def get(self, key: Key, **_: Any) -> Stored | None:
+        return self.objects.get(key)
+
+    def peek(self, key: Key) -> Stored | None:
         return self.objects.get(key)
 
     async def list(self, selection: Range | AllSpaces, **_: Any) -> Listing:
@@ -74,6 +81,8 @@ PEOPLE = (
     person("root", "system", "system:masters"),
     person("root", "acme", "system:masters"),
     person("system:node:n1", "system", "system:nodes"),
+    person("vera", "acme", "tenantry:viewer"),
+    person("ann", "acme", "tenantry:editor"),
     person("system:serviceaccount:team:bot", "acme", cluster="root:acme"),
     person("system:serviceaccount:team:bot", "acme", cluster="root:acme:web"),
 )
@@ -103,6 +112,8 @@ def asked(cluster: str, verb: str, group: str, resource: str) -> RequestInfo:
 
 REQUESTS = (
     *(asked(cluster, *what) for cluster in SPACES for what in WHAT),
+    *(replace(asked("root:acme", *what), namespace="placed") for what in WHAT),
+    *(replace(asked("root:acme", verb, "", "pods"), namespace="placed", subresource="proxy") for verb in ("get", "")),
     *(replace(asked(cluster, "get", "", ""), is_resource=False, path=path) for cluster in SPACES for path in ("/healthz", "/api")),
     replace(asked("root", "list", "", "pods"), all_tenants=True),
 )  # fmt: skip
@@ -126,8 +137,21 @@ def role(name: str, namespace: str, resource: str) -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": namespace}, "rules": rules}
 
 
+def placed(namespace: str, **marks: str) -> tuple[Key, dict[str, Any]]:
+    labels = marks or {CLUSTER_LABEL: "east", WORKSPACE_LABEL: "w1"}
+    return Key("root:acme", "", "namespaces", "", namespace), {"metadata": {"name": namespace, "labels": labels}}
+
+
 def change(space: str, name: str, what: str, resource: str, *, namespaced: bool) -> tuple[Key, dict[str, Any] | None]:
     namespace = "team" if namespaced else ""
+    if what == "accounts":
+        account = ACCOUNT_ROLES[1]
+        return Key("root:acme", GROUP, "roles", "placed", account), role(account, "placed", resource)
+    if what == "bound":
+        bound = binding(name, "view", "placed", "ClusterRole")
+        return Key("root:acme", GROUP, "rolebindings", "placed", name), bound
+    if what == "stored":
+        return placed("placed", mine="a")
     plural = f"{'' if namespaced else 'cluster'}{'role' if 'role' in what else 'rolebinding'}s"
     if what == "role":
         body: dict[str, Any] | None = role(name, namespace, resource)
@@ -143,7 +167,7 @@ CHANGES = st.lists(
         change,
         st.sampled_from(SPACES),
         st.sampled_from(["a", "view"]),
-        st.sampled_from(["role", "binding", "-role", "-binding"]),
+        st.sampled_from(["role", "binding", "-role", "-binding", "accounts", "bound", "stored"]),
         st.sampled_from(["pods", "*"]),
         namespaced=st.booleans(),
     ),

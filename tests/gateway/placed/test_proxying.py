@@ -25,6 +25,11 @@ class Echo(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
 
+    def head(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "7000")
+        self.end_headers()
+
     def answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if self.path.startswith("/leave"):
@@ -50,7 +55,8 @@ class Echo(BaseHTTPRequestHandler):
             self.wfile.flush()
             self.connection.recv(1)
 
-    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer  # noqa: N815
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = answer  # noqa: N815
+    do_HEAD = head  # noqa: N815
 
     def log_message(self, *_: Any) -> None:
         """Nobody reads it."""
@@ -154,8 +160,8 @@ def test_what_is_asked_and_answered_passes_and_nothing_else(door: Door, place: s
     proxies(door, place, opened=True)
     path = f"/api/v1/namespaces/{place}/services/web:80/proxy"
     reach(owner, path)
-    for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
-        body = None if method == "GET" else b"sent"
+    for method in ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
+        body = None if method in ("GET", "OPTIONS") else b"sent"
         given = {"Cookie": "a=b", "X-Own": "kept", "X-Remote-User": "root", "Content-Type": "text/plain"}
         answer = owner.call(method, f"{path}/a%20b/?q=1&q=2", body, given)
         said, target, sent, heard = answer.body
@@ -167,6 +173,8 @@ def test_what_is_asked_and_answered_passes_and_nothing_else(door: Door, place: s
         assert answer.headers["content-security-policy"] == "default-src 'none'; sandbox"
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert "set-cookie" not in answer.headers
+    head = owner.call("HEAD", f"{path}/a")
+    assert (head.status, head.headers["content-length"], head.raw) == (200, "7000", b"")
     full = f"/api/v1/tenants/{door.name}/namespaces/{place}/services/web:80/proxy"
     within = owner.get(f"{path}/leave/in")
     assert (within.status, within.headers["location"]) == (302, f"{full}/login?a=b")
@@ -178,6 +186,18 @@ def test_what_is_asked_and_answered_passes_and_nothing_else(door: Door, place: s
     assert foreign.status == 403
     big = owner.post(f"{path}/", b"x" * (4 << 20), {"Content-Type": "text/plain"})
     assert big.status == 413
+
+
+def test_options_are_for_whoever_may_do_everything(door: Door, place: str) -> None:
+    """As at any cluster, which asks for no verb then; HEAD is a way of getting."""
+    owner, editor = door.person("olga", Role.OWNER), door.person("edda", Role.EDITOR)
+    proxies(door, place, opened=True)
+    path = f"/api/v1/namespaces/{place}/services/web:80/proxy/"
+    reach(owner, path)
+    assert [person.call("HEAD", path).status for person in (owner, editor)] == [200, 200]
+    assert [person.call("OPTIONS", path).status for person in (owner, editor)] == [200, 403]
+    for method in ("HEAD", "OPTIONS"):
+        assert owner.call(method, f"/api/v1/namespaces/{place}/services/web").status == 405
 
 
 def test_neither_nodes_nor_other_namespaces_are_reached(door: Door, place: str) -> None:

@@ -113,7 +113,7 @@ async def test_it_is_closed_unless_the_tier_opens_it() -> None:
     async with door_of(answering(ok(b"{}"))) as (door, cluster):
         door.open = False
         for path in (POD, POD.replace("pods", "services")):
-            for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
+            for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
                 with pytest.raises(Forbidden, match="closed in placed namespaces unless an operator opens it"):
                     await door.ask(path, method=method)
         assert cluster.visits == 0
@@ -127,7 +127,7 @@ async def test_who_may_only_look_proxies_nothing() -> None:
         assert cluster.visits == 0
 
 
-@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 async def test_method_path_query_and_body_are_the_pods(method: str) -> None:
     heard: list[tuple[bytes, dict[bytes, bytes], bytes]] = []
 
@@ -137,7 +137,7 @@ async def test_method_path_query_and_body_are_the_pods(method: str) -> None:
 
     async with door_of(behave) as (door, _):
         path = POD.replace("/web/", "/https:web:8443/") + "a%20b/c/?watch=true&q=%C3%A4&q=2&empty="
-        body = b"" if method == "GET" else b"\0raw"
+        body = b"" if method in ("GET", "OPTIONS") else b"\0raw"
         answer = await door.ask(path, method=method, body=body, headers=((b"content-type", b"application/x-own"),))
     assert isinstance(answer, Response)
     assert (answer.status, answer.body, answer.media) == (207, b"done", b"text/plain")
@@ -145,6 +145,50 @@ async def test_method_path_query_and_body_are_the_pods(method: str) -> None:
     target = b"/api/v1/namespaces/acme-web/pods/https:web:8443/proxy/a%20b/c/?watch=true&q=%C3%A4&q=2&empty="
     assert line == method.encode() + b" " + target + b" HTTP/1.1"
     assert (sent, headers[b"content-type"]) == (body, b"application/x-own")
+
+
+@pytest.mark.parametrize(
+    ("said", "length"),
+    [
+        (b"Content-Length: 7000\r\n", b"7000"),
+        (b"Content-Length: 0\r\n", b"0"),
+        (b"Transfer-Encoding: chunked\r\n", None),
+        (b"", None),
+    ],
+)
+async def test_a_head_is_answered_by_the_pods_head_alone(said: bytes, length: bytes | None) -> None:
+    heard: list[bytes] = []
+
+    async def behave(visit: Visit) -> None:
+        while True:
+            heard.append((await visit.request())[0])
+            await visit.say(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nETag: x\r\n%b\r\n" % said)
+
+    async with door_of(behave) as (door, cluster):
+        for _ in range(2):
+            answer = await door.ask(method="HEAD")
+            assert isinstance(answer, Stream)
+            assert (answer.status, answer.media) == (200, b"text/html")
+            assert dict(answer.headers).get(b"content-length") == length
+            assert dict(answer.headers)[b"etag"] == b"x"
+            assert await rest_of(aiter(answer.chunks)) == b""
+        # Whatever were to come behind a head, nobody takes it for an answer.
+        assert cluster.visits == 2
+        assert not door.streams
+    assert heard == [b"HEAD " + POD.encode() + b" HTTP/1.1"] * 2
+
+
+async def test_what_comes_behind_a_head_is_nobodys_answer() -> None:
+    async def behave(visit: Visit) -> None:
+        await visit.request()
+        await visit.say(ok(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"))
+        await visit.reader.read()
+
+    async with door_of(behave) as (door, _):
+        answer = await door.ask(method="HEAD")
+        assert isinstance(answer, Stream)
+        assert await rest_of(aiter(answer.chunks)) == b""
+        await until(lambda: door.upstream.connections == 0)
 
 
 async def test_the_root_is_asked_for_with_its_slash() -> None:
