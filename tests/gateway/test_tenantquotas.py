@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tests.gateway.test_quotas import pod, quota
 
 KIND = "/apis/tenancy.tenantry.io/v1alpha1/tenantquotas"
 ONE = f"{KIND}/quota"
+ROUNDS = int(os.environ.get("TENANT_QUOTA_ROUNDS", "4"))
 SCHEMAS = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema" / "v1.36.0-local"
 
 
@@ -160,11 +162,12 @@ def test_below_what_is_used_nothing_is_taken_away_and_nothing_more_admitted(
 def test_forty_creations_at_once_in_four_processes_are_never_one_too_many(
     server: Server, tenant: str, owner: Caller, tmp_path: Path
 ) -> None:
+    """TENANT_QUOTA_ROUNDS rounds, four unless it says otherwise."""
     namespaces = [made_namespace(owner, f"n{number}") for number in range(4)]
     bound(server, tenant, {"pods": "7", "requests.cpu": "6500m"})
     with another(server, tmp_path / "data", "--workers", "4") as four, ThreadPoolExecutor(20) as pool:
         caller = four.user(tenant, "olga", "tenantry:owner")
-        for _ in range(4):
+        for _ in range(ROUNDS):
             made = [f"{namespaces[number % 4]}/pods/p{number}" for number in range(40)]
             answers = list(
                 pool.map(lambda at: caller.post(at.rpartition("/")[0], pod(at.rpartition("/")[2])).status, made)

@@ -21,7 +21,7 @@ from tenants.reconciler.loop import operations_run
 from tenants.services import cluster_register, tenant_create, tiers_create_defaults
 from tests import kubeapiserver, node
 from tests.clusters import TestCluster, prepared
-from tests.gateway.callers import PATIENCE, Answer, Caller
+from tests.gateway.callers import PATIENCE, Answer, Caller, eventually
 from tests.gateway.conftest import Server
 from tests.kubeapiserver import KUBECTL
 from tests.speaking import Speaker
@@ -150,6 +150,19 @@ def new_standing_door(
 def door(new_door: Callable[[], Door]) -> Door:
     """One tenant's."""
     return new_door()
+
+
+@pytest.fixture
+def tenant(transactional_db: None, door_server: tuple[Server, str]) -> Tenant:
+    """One whose namespaces are all stored."""
+    made = tenant_create(actor=OPERATOR, name=f"t{uuid4().hex[:8]}")
+    server, _ = door_server
+    assert eventually(lambda: owner_of(server, made).get("/api/v1/namespaces").status == 200)
+    return made
+
+
+def owner_of(server: Server, tenant: Tenant) -> Caller:
+    return server.user(tenant.name, "olga", GROUPS[Role.OWNER])
 
 
 @pytest.fixture

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import orjson
 import pytest
-import yaml
 
 from access.policytrials import tenant_policies_try, tier_policies_try
 from audit.models import AuditEntry
-from kube.kinds.builtins import BUILTINS
-from kube.policies.policy import LISTS, RULES
 from kube.requests.status import Invalid
 from tenants.models import Cluster, Role, Tenant
 from tenants.services import tenant_create, tenant_policies_change, tier_change
 from tests.gateway.callers import Answer, Caller, eventually
 from tests.gateway.conftest import Server
-from tests.gateway.placed.conftest import GROUPS, Door
+from tests.gateway.placed.conftest import Door, owner_of
 from tests.gateway.placed.conftest import said as said_of
 from tests.tenants.conftest import OPERATOR
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-TABLE = yaml.safe_load(Path(__file__).with_name("policies.yaml").read_text())
-GATEWAYS = "gateway.networking.k8s.io"
 OURS = "by the policy of the tenant: "
 CONTAINERS = [{"name": "c", "image": "nginx"}]
 BACKEND = {
@@ -38,164 +32,9 @@ BACKEND = {
 }
 
 
-@pytest.fixture
-def tenant(transactional_db: None, door_server: tuple[Server, str]) -> Tenant:
-    """One whose namespaces are all stored."""
-    made = tenant_create(actor=OPERATOR, name=f"t{uuid4().hex[:8]}")
-    server, _ = door_server
-    assert eventually(lambda: owner_of(server, made).get("/api/v1/namespaces").status == 200)
-    return made
-
-
-def owner_of(server: Server, tenant: Tenant) -> Caller:
-    return server.user(tenant.name, "olga", GROUPS[Role.OWNER])
-
-
-def objects_of(row: Mapping[str, Any], tenant: str) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """Where a row's objects are posted, what they are, and what is before the paths of their fields."""
-    metadata = {"generateName": "x-", "labels": row.get("labels", {})}
-    pod = row.get("pod", row.get("template"))
-    if pod is not None:
-        template = {
-            "metadata": {"labels": {"a": "b", **row.get("labels", {})}},
-            "spec": {"containers": CONTAINERS, **pod},
-        }
-        if "pod" in row:
-            yield "/api/v1|pods", {"metadata": {**template["metadata"], **metadata}, "spec": template["spec"]}, ""
-        spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
-        yield "/apis/apps/v1|deployments", {"metadata": metadata, "spec": spec}, "spec.template."
-        job = {"spec": {"template": {**template, "spec": {**template["spec"], "restartPolicy": "Never"}}}}
-        spec = {"schedule": "@daily", "jobTemplate": job}
-        yield "/apis/batch/v1|cronjobs", {"metadata": metadata, "spec": spec}, "spec.jobTemplate.spec.template."
-    if "service" in row:
-        yield "/api/v1|services", {"metadata": metadata, "spec": {"ports": [{"port": 80}], **row["service"]}}, ""
-    if "claim" in row:
-        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, **row["claim"]}
-        yield "/api/v1|persistentvolumeclaims", {"metadata": metadata, "spec": spec}, ""
-    if "ingress" in row:
-        spec = yaml.safe_load(yaml.safe_dump(row["ingress"]).replace("{tenant}", tenant))
-        if "rules" in spec:
-            spec["rules"] = [{**rule, **BACKEND} for rule in spec["rules"]]
-        yield "/apis/networking.k8s.io/v1|ingresses", {"metadata": metadata, "spec": spec}, ""
-    if "gateway" in row:
-        spec = yaml.safe_load(yaml.safe_dump(row["gateway"]).replace("{tenant}", tenant))
-        body = {"apiVersion": f"{GATEWAYS}/v1", "kind": "Gateway", "metadata": metadata, "spec": spec}
-        yield f"/apis/{GATEWAYS}/v1|gateways", body, ""
-
-
-def gateways() -> dict[str, Any]:
-    """The definition of Gateways, as far as a policy asks about them."""
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    names = {"kind": "Gateway", "listKind": "GatewayList", "plural": "gateways", "singular": "gateway"}
-    approved = {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/gateway-api"}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"gateways.{GATEWAYS}", "annotations": approved},
-        "spec": {"group": GATEWAYS, "scope": "Namespaced", "names": names, "versions": [version]},
-    }
-
-
-def played(
-    caller: Caller, tenant: str, namespace: str, rows: Sequence[Mapping[str, Any]] = TABLE
-) -> Iterator[tuple[str, str, Answer]]:
-    """Every object of every row, what is expected of it, and the answer."""
-    for row in rows:
-        tenant_policies_change(actor=OPERATOR, name=tenant, policies=row.get("policy", {}))
-        for place, body, prefix in objects_of(row, tenant):
-            base, _, resource = place.partition("|")
-            answer = caller.post(f"{base}/namespaces/{namespace}/{resource}", body)
-            yield (
-                f"{row} as {resource}",
-                f"{prefix}{row['refused']}" if row.get("refused") not in (None, "kind") else row.get("refused", ""),
-                answer,
-            )
-
-
 def is_refused_at(answer: Answer, field: str) -> bool:
     causes = answer.body.get("details", {}).get("causes", [])
     return answer.status == 403 and OURS in answer.body["message"] and field in [cause["field"] for cause in causes]
-
-
-def test_every_rule_refuses_and_allows_in_stored_namespaces(tenant: Tenant, door_server: tuple[Server, str]) -> None:
-    owner = owner_of(door_server[0], tenant)
-    made = owner.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", gateways())
-    assert made.status == 201, made.body
-    listed = f"/apis/{GATEWAYS}/v1/namespaces/default/gateways"
-    assert eventually(lambda: owner.get(listed).status == 200)
-    wrong = [
-        (said, answer.body)
-        for said, field, answer in played(owner, tenant.name, "default")
-        if not (is_refused_at(answer, field) if field else answer.status == 201)
-    ]
-    assert not wrong
-
-
-def test_every_rule_refuses_and_allows_at_the_door(door: Door) -> None:
-    """What the cluster itself refuses beside is not this policy's."""
-    owner = door.person("olga", Role.OWNER)
-    namespace = door.place(owner)
-    rows = [row for row in TABLE if "gateway" not in row]
-    wrong = [
-        (said, answer.body)
-        for said, field, answer in played(owner, door.name, namespace, rows)
-        if not (is_refused_at(answer, field) if field else OURS not in str(answer.body.get("message", "")))
-    ]
-    assert not wrong
-
-
-def test_every_rule_refuses_and_allows_through_kubectl(
-    tenant: Tenant, door_server: tuple[Server, str], kubectl: Callable[..., str]
-) -> None:
-    """As people meet it: what is refused is told with the field, and nothing of it is made."""
-    owner, wrong = owner_of(door_server[0], tenant), []
-    assert "created" in kubectl(owner, "create", "-f", "-", stdin=yaml.safe_dump(gateways()))
-    listed = f"/apis/{GATEWAYS}/v1/namespaces/default/gateways"
-    assert eventually(lambda: owner.get(listed).status == 200)
-    for row in TABLE:
-        tenant_policies_change(actor=OPERATOR, name=tenant.name, policies=row.get("policy", {}))
-        found = list(objects_of(row, tenant.name))
-        bodies = [{**typed(place), **body} for place, body, _ in found]
-        said = kubectl(owner, "create", "-f", "-", stdin=yaml.safe_dump_all(bodies), check=False)
-        made, refused = sum(line.endswith(" created") for line in said.splitlines()), said.count(OURS)
-        if "refused" not in row:
-            right = (made, refused) == (len(found), 0)
-        else:
-            fields = [
-                row["refused"] if row["refused"] == "kind" else f"{prefix}{row['refused']}" for *_, prefix in found
-            ]
-            right = (made, refused) == (0, len(found)) and all(field in said for field in fields)
-        if not right:
-            wrong.append((row, said))
-    assert not wrong
-
-
-def typed(place: str) -> dict[str, str]:
-    """What an object says that is posted there."""
-    base, _, resource = place.partition("|")
-    group, version = ("", "v1") if base == "/api/v1" else base.removeprefix("/apis/").split("/")
-    if group == GATEWAYS:
-        return {}
-    known = BUILTINS.by_group_resource(group, resource)
-    assert known is not None, place
-    return {"apiVersion": f"{group}/{version}" if group else version, "kind": known.kind}
-
-
-def test_the_table_has_every_rule_refusing_and_allowing() -> None:
-    """Each also as an empty list, which allows nothing, and, where it may be, as null, which allows anything."""
-    missing = []
-    for rule in RULES:
-        rows = [row for row in TABLE if rule in row.get("policy", {})]
-        wanted = {
-            "refuses": any("refused" in row for row in rows),
-            "allows": any("refused" not in row and row["policy"][rule] for row in rows),
-        }
-        if rule not in LISTS:
-            wanted["allows nothing"] = any("refused" in row and row["policy"][rule] == [] for row in rows)
-            wanted["allows anything"] = any("refused" not in row and row["policy"][rule] is None for row in rows)
-        missing += [f"{rule} {which}" for which, there in wanted.items() if not there]
-    assert not missing
 
 
 @pytest.fixture
