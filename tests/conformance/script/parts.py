@@ -145,6 +145,9 @@ def connecting(say: Conversation) -> None:
     say.say("GET", f"{say.core}/services/none/proxy/")
     say.speaker.send("POST", f"{say.core}/services", {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})
     say.say("GET", f"{say.core}/services/s:81/proxy/")
+    for method in ("HEAD", "OPTIONS"):
+        for path in ("pods/one/proxy/a", "pods/none/proxy/", "services/s:81/proxy/", "pods/one/log", "services/s"):
+            say.say(method, f"{say.core}/{path}")
 
 
 def reviews(say: Conversation) -> None:
