@@ -345,7 +345,7 @@ def _resource(
         parts = parts[2:]
         if tenant != ALL_TENANTS and not is_tenant_name(tenant):
             raise not_found()
-        if parts[0] == "tenants" or parts[0] in _TENANT_SUBRESOURCES:
+        if parts[0] == "tenants":
             raise not_found()
 
     namespace = ""
@@ -399,7 +399,8 @@ def _resource(
 def _object(parts: list[str], group: str, *, trailing: bool) -> tuple[str, str, str, str]:
     """Resource, name, subresource and the rest of a proxied path."""
     resource = parts[0]
-    if not _IDENTIFIER.fullmatch(resource):
+    if not _IDENTIFIER.fullmatch(resource) or resource in _TENANT_SUBRESOURCES:
+        # Behind a tenant or a namespace its path would be read as a part of that object.
         raise not_found()
     if len(parts) == 1:
         return resource, "", "", ""

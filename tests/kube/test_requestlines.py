@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kube.requests.requestinfo import parse, query_parameters, resolve
-from kube.requests.status import BadRequest, MethodNotAllowed, StatusError
+from kube.requests.status import BadRequest, MethodNotAllowed, NotFound, StatusError
 from tests.kube.requestlines import ask
 
 
@@ -149,6 +149,22 @@ SEGMENT = st.sampled_from(
 )
 
 
+@pytest.mark.parametrize("part", ["status", "finalize"])
+@pytest.mark.parametrize(
+    "prefix", ["/api/v1", "/apis/example.com/v1", "/clusters/root:t1/api/v1", "/api/v1/tenants/t1"]
+)
+@pytest.mark.parametrize("rest", ["", "/one"])
+def test_no_resource_is_called_as_a_part_of_a_tenant_or_a_namespace(prefix: str, part: str, rest: str) -> None:
+    """TS5: behind ``tenants/<name>`` or ``namespaces/<name>`` nobody could tell them apart."""
+    if prefix.endswith("/t1") and not rest:
+        assert (ask(f"{prefix}/{part}").resource, ask(f"{prefix}/{part}").subresource) == ("tenants", part)
+        return
+    with pytest.raises(NotFound):
+        ask(f"{prefix}/{part}{rest}")
+
+
+@example(segments=["api", "v1", "finalize"], method="GET", tenant="t1")
+@example(segments=["apis", "rbac.authorization.k8s.io", "v1", "finalize", "a"], method="PUT", tenant="t1")
 @given(
     st.lists(SEGMENT, max_size=9),
     st.sampled_from(["GET", "POST", "DELETE", "PUT"]),
