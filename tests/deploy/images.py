@@ -137,6 +137,7 @@ def postgresql_image(folder: Path, name: str) -> Path:
         "Env": [f"PATH={at}:{_SYSTEM}"],
         "Entrypoint": ["start"],
         "Cmd": ["postgres", "-c", "listen_addresses=*"],
+        "StopSignal": "SIGINT",
     }
     return tree.image(folder / "postgresql.tar", name, config)
 

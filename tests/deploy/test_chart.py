@@ -344,6 +344,14 @@ def test_a_real_cluster_takes_it_into_a_restricted_namespace_without_a_warning(
         assert tried.returncode == 0, (part, tried.stderr)
 
 
+@pytest.mark.parametrize("file", ["values.yaml", "values-kind.yaml", "values-production.yaml"])
+def test_what_a_volume_holds_keeps_its_modes_when_a_pod_begins_anew(file: str) -> None:
+    """The kubelet opens every file to the group otherwise: PostgreSQL refuses its folder then, and backups are their owner's."""
+    for part, template in pods(flat(rendered(values_of(file)))):
+        given = template["spec"]["securityContext"]
+        assert "fsGroup" not in given or given["fsGroupChangePolicy"] == "OnRootMismatch", part
+
+
 @pytest.mark.skipif(KUBECTL is None, reason="kubectl is missing")
 def test_the_products_own_api_server_takes_it_too(apiserver: OwnApiserver) -> None:
     objects = [

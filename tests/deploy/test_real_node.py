@@ -11,12 +11,14 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -74,21 +76,20 @@ class Installation:
         self.server = server
         self._commands = documented()
         self._beside: list[subprocess.Popen[bytes]] = []
+        self.operator = ("", "")
+        """The address and the password of the first one."""
 
     def do(self, beginning: str) -> str:
         """The next documented command, which begins so; what it said, or first said if it goes on beside."""
         command = self._commands.pop(0)
         assert command.startswith(beginning), command
         script, beside, _ = command.partition(" &")
-        options: dict[str, Any] = {"cwd": ROOT, "env": self._environment()}
-        if beside:
-            process = subprocess.Popen(shlex.split(script), stdout=subprocess.PIPE, **options)
-            self._beside.append(process)
-            assert process.stdout is not None
-            return process.stdout.readline().decode()
-        done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False, **options)
-        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}\n{self.told()}"
-        return done.stdout
+        if not beside:
+            return self.shell(script)
+        process = subprocess.Popen(shlex.split(script), stdout=subprocess.PIPE, cwd=ROOT, env=self._environment())
+        self._beside.append(process)
+        assert process.stdout is not None
+        return process.stdout.readline().decode()
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
         """As the cluster's owner."""
@@ -98,14 +99,35 @@ class Installation:
 
     def until(self, *condition: str) -> None:
         """Until ``kubectl wait`` with this says so."""
+        self.eventually(
+            lambda: not self.server.kubectl("-n", "tenantry", "wait", "--timeout=50s", *condition).returncode,
+            *condition,
+        )
+
+    def eventually(self, condition: Callable[[], bool], *what: str) -> None:
+        """Until it is so."""
         end = time.monotonic() + PATIENCE
-        while self.server.kubectl("-n", "tenantry", "wait", "--timeout=50s", *condition).returncode:
-            assert time.monotonic() < end, f"{condition}\n{self.told()}"
+        while not condition():
+            assert time.monotonic() < end, f"{what}\n{self.told()}"
+            time.sleep(1)
+
+    def shell(self, command: str) -> str:
+        """What a command of the document said, in the repository."""
+        done = subprocess.run(
+            ["sh", "-c", command], cwd=ROOT, env=self._environment(), capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}\n{self.told()}"
+        return done.stdout
+
+    def pods(self, part: str) -> list[Manifest]:
+        """The Pods of a part as they are."""
+        chosen = ("-l", f"app.kubernetes.io/component={part}", "-o", "json")
+        return list(json.loads(self.kubectl("-n", "tenantry", "get", "pods", *chosen))["items"])
 
     def told(self) -> str:
         """What is going on, for whoever looks for the fault."""
         said = [self.server.kubectl("-n", "tenantry", *each).stdout for each in (("get", "all,pvc"), ("get", "events"))]
-        for part in (*PARTS, "bootstrap", "joincluster"):
+        for part in (*PARTS, "bootstrap", "joincluster", "backup", "restore"):
             chosen = ("-l", f"app.kubernetes.io/component={part}", "--tail=30", "--prefix")
             said.append(self.server.kubectl("-n", "tenantry", "logs", *chosen).stdout)
         return "\n".join(said)
@@ -123,7 +145,7 @@ class Installation:
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[KubeApiserver]:
-    """A cluster of one node with the images, two disks, and Services that lead somewhere."""
+    """A cluster of one node with the images, three disks, and Services that lead somewhere."""
     archives = [
         images.product(folder, f"{VALUES['image']['repository']}:{VALUES['image']['tag']}"),
         images.postgresql_image(folder, "postgres:18"),
@@ -153,7 +175,7 @@ def cluster(folder: Path) -> Iterator[KubeApiserver]:
 def disks(folder: Path) -> Iterator[Manifest]:
     """Of the node: kind has a class that makes them, here they are there before."""
     here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node.NODE]}
-    for number in (1, 2):
+    for number in (1, 2, 3):
         place = folder / f"disk-{number}"
         place.mkdir()
         spec = {
@@ -165,13 +187,16 @@ def disks(folder: Path) -> Iterator[Manifest]:
         yield {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": place.name}, "spec": spec}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def installation() -> Iterator[Installation]:
+    """What is installed, and has joined the cluster that it runs in."""
     if why := lacking():
         pytest.skip(why)
     with tempfile.TemporaryDirectory(prefix="node-", ignore_cleanup_errors=True) as folder:
         with cluster(Path(folder)) as server:
             made = Installation(server)
+            made.operator = installed(made)
+            joined(made)
             yield made
             made.end()
 
@@ -190,8 +215,7 @@ def chromium(installation: Installation) -> Iterator[Any]:
 def test_installed_opened_joined_and_used_through_the_door(
     installation: Installation, chromium: Any, tmp_path: Path
 ) -> None:
-    email, password = installed(installation)
-    joined(installation)
+    email, password = installation.operator
     window = Visit(chromium, "http://127.0.0.1:8000")
     window.page.goto(window.site)
     window.page.fill("input[name=username]", email)
@@ -223,6 +247,95 @@ def test_installed_opened_joined_and_used_through_the_door(
     window.page.goto(f"{window.site}{workspace}contents/pods/hello/logs/")
     window.page.get_by_text("hello from the node").first.wait_for()
     assert window.complaints == []
+
+
+@pytest.mark.parametrize("where", ["tenantry-worker-0", "deployment/tenantry-apiserver", "deployment/tenantry-portal"])
+def test_the_doctor_finds_nothing_wrong_in_any_pod(installation: Installation, where: str) -> None:
+    """What a part has no keys for is elsewhere, and no failure."""
+    asked = ("-n", "tenantry", "exec", where, "--", "python", "manage.py", "doctor")
+    done = installation.server.kubectl(*asked)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "FAIL" not in done.stdout
+
+
+def test_probes_spare_who_waits_for_others_and_end_who_stands_still(installation: Installation) -> None:
+    """As the kubelet asks them: without PostgreSQL nobody is ready and nobody is ended; a frozen process begins anew."""
+    ours = ("portal", "apiserver", "worker", "beat")
+    before = {part: restarts(installation, part) for part in ours}
+    scale = ("-n", "tenantry", "scale", "statefulset/tenantry-postgresql")
+    installation.kubectl(*scale, "--replicas=0")
+    for part in ("portal", "apiserver"):
+        installation.until("--for=condition=Ready=false", "pod", "-l", f"app.kubernetes.io/component={part}")
+    asked = lived(installation)
+    for part in ours:
+        installation.eventually(lambda part=part: lived(installation)[part] >= asked[part] + 4, part)
+    installation.kubectl(*scale, "--replicas=1")
+    for part in PARTS:
+        installation.until("--for=condition=Ready", "pod", "-l", f"app.kubernetes.io/component={part}")
+    assert {part: restarts(installation, part) for part in ours} == before
+    frozen = [freeze(each["metadata"]["name"]) for part in ours for each in installation.pods(part)]
+    assert all(frozen)
+    for part in ours:
+        installation.eventually(lambda part=part: restarts(installation, part) == before[part] + 1, part)
+        installation.until("--for=condition=Ready", "pod", "-l", f"app.kubernetes.io/component={part}")
+
+
+def restarts(installation: Installation, part: str) -> int:
+    """How often the kubelet has begun the containers of a part anew."""
+    return sum(
+        status["restartCount"] for pod in installation.pods(part) for status in pod["status"]["containerStatuses"]
+    )
+
+
+def lived(installation: Installation) -> Counter[str]:
+    """How often the kubelet has found each part alive, by its own count."""
+    text = installation.kubectl("get", "--raw", f"/api/v1/nodes/{node.NODE}/proxy/metrics/probes")
+    found: Counter[str] = Counter()
+    for labels, value in re.findall(r"^prober_probe_total\{(.*)\} (\S+)$", text, re.MULTILINE):
+        said = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+        if (said["probe_type"], said["result"], said["namespace"]) == ("Liveness", "successful", "tenantry"):
+            found[said["container"]] += int(float(value))
+    return found
+
+
+def freeze(pod: str) -> int:
+    """Let every process of a Pod stand still; how many they are."""
+    stopped = 0
+    for place in Path("/proc").iterdir():
+        with suppress(OSError):
+            if place.name.isdigit() and f"HOSTNAME={pod}".encode() in (place / "environ").read_bytes().split(b"\0"):
+                os.kill(int(place.name), signal.SIGSTOP)
+                stopped += 1
+    return stopped
+
+
+def test_a_backup_is_made_and_restored_by_the_documented_commands(installation: Installation) -> None:
+    """The chart with backups, over the one without; its CronJobs' Jobs by hand."""
+    values = {**VALUES, "backup": {"enabled": True, "keep": 2, "storage": "1Gi"}}
+    installation.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(flat(rendered(values))))
+    block = DOCUMENT.partition("\n### Backups\n")[2].partition("\n#")[0].replace(" \\\n", " ")
+    commands = [re.sub(r"  +#.*", "", command) for command in re.findall(r"^\$ (.*)$", block, re.MULTILINE)]
+    make, _, stop, restore, _, told, start, opened = commands
+    installation.shell(make)
+    installation.until("--for=condition=Complete", "job/backup")
+    (file,) = re.findall(r"/backups/(\S+): \d+ rows", installation.shell("kubectl -n tenantry logs job/backup"))
+    examined = installation.shell(
+        "kubectl -n tenantry exec deployment/tenantry-portal -- python manage.py doctor backups"
+    )
+    assert "the newest is of" in examined
+    installation.shell(stop)
+    installation.shell(re.sub(r"BACKUP=\S+", f"BACKUP={file}", restore))
+    installation.until("--for=condition=Complete", "job/restore")
+    assert "Restored as of" in installation.shell(told)
+    installation.shell(start.replace("--replicas=2", "--replicas=1"))
+    for part in PARTS:
+        installation.until("--for=condition=Ready", "pod", "-l", f"app.kubernetes.io/component={part}")
+    asked = shlex.split(opened.removeprefix("kubectl "))
+    installation.eventually(lambda: "Open:" in installation.server.kubectl(*asked).stdout, opened)
+    examined = installation.shell(
+        "kubectl -n tenantry exec deployment/tenantry-portal -- python manage.py doctor backups"
+    )
+    assert "this database was restored from it" in examined
 
 
 def installed(installation: Installation) -> tuple[str, str]:
