@@ -1,14 +1,15 @@
 """What a policy would find wrong with what is there already, before anybody is bound by it (AD5).
 
-Stored objects are read from the store, those of placed namespaces from their clusters, as the workspace's viewer: of the
-kinds that every policy looks at, and of those that this one refuses, custom ones too. What could not be looked at is
-told, with the reason, so that an empty answer says that there is nothing.
+Stored objects are read from the store, those of placed namespaces from their clusters, as the workspace's admin: who asks
+is an operator, and counts as an owner there; nobody else's account sees all that the workspace's people make. Of the kinds
+that every policy looks at, and of those that this one refuses, custom ones too. What could not be looked at is told, with
+the reason, so that an empty answer says that there is nothing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from itertools import islice
@@ -46,7 +47,7 @@ from tenants.services.policies import checked_policies
 _FOUND_MOST: Final = 200
 _ENOUGH: Final = f"{_FOUND_MOST} were found before, and nothing was looked at from there on"
 _PAGE: Final = 500
-_VERSIONS_MAX: Final = 3
+_VERSIONS_MAX: Final = 8
 _VERSION: Final = re.compile(r"v[0-9a-z]{1,30}")
 _NAME: Final = re.compile(r"[a-z0-9.-]{1,253}")
 
@@ -85,6 +86,8 @@ class Trial:
     is_cut: bool = False
     is_full: bool = False
     """Whether nothing more is looked at."""
+    served: dict[str, dict[tuple[str, str], tuple[str, str] | None]] = field(default_factory=dict)
+    """What clusters have told of kinds, for all of their workspaces: version and plural, ``None`` of what they have not."""
     silent: set[str] = field(default_factory=set)
     """Clusters that have not answered: for each of their workspaces it would be waited anew."""
 
@@ -212,8 +215,9 @@ class _NotShown(Exception):
 
 
 def _look_at_cluster(trial: Trial, workspace: Workspace, policy: Policy) -> None:
-    """Look at what a workspace has on its cluster, as its viewer."""
+    """Look at what a workspace has on its cluster, as its admin; nothing but lists is asked for."""
     namespace, cluster = workspace.k8s_namespace, workspace.cluster.name
+    kinds = _kinds_of(policy)
     try:
         token = workspace_token_issue(
             workspace_id=workspace.id,
@@ -221,11 +225,12 @@ def _look_at_cluster(trial: Trial, workspace: Workspace, policy: Policy) -> None
             namespace=namespace,
             cluster=cluster,
             place=place_of(workspace.cluster),
-            role="viewer",
+            role="admin",
             now=timezone.now(),
         )
-        reading = _Reading(client_for(workspace.cluster, workspace.tenant_id), token.text)
-        for group, kind in sorted(_kinds_of(policy)):
+        client = client_for(workspace.cluster, workspace.tenant_id)
+        reading = _Reading(client, token.text, kinds, trial.served.setdefault(cluster, {}))
+        for group, kind in sorted(kinds):
             try:
                 for body in reading.objects(group, kind, namespace):
                     trial.judge(policy, (group, kind), workspace.tenant.cluster_path, namespace, body)
@@ -234,7 +239,9 @@ def _look_at_cluster(trial: Trial, workspace: Workspace, policy: Policy) -> None
             except _Closed:
                 named = f"{kind}.{group}".removesuffix(".")
                 trial.miss(
-                    f"{named} in {namespace}", f"the cluster {cluster} does not let the workspace's viewer list them"
+                    f"{named} in {namespace}",
+                    f"the cluster {cluster} does not let the workspace's admin list them; a ClusterRole there with the "
+                    f"label tenantry.io/aggregate-to-view opens them",
                 )
     except StatusError as error:
         trial.miss(namespace, error.message)
@@ -255,19 +262,29 @@ def _answers(cluster: Cluster) -> bool:
 
 
 class _Closed(Exception):
-    """A kind that the viewer of a workspace may not list."""
+    """A kind that the admin of a workspace may not list."""
 
 
 class _Reading:
-    """Reads lists of a cluster with somebody's token."""
+    """Reads lists of a cluster with somebody's token. ``served`` keeps what the cluster's discovery tells of ``kinds``."""
 
-    def __init__(self, client: ClusterClient, token: str) -> None:
+    def __init__(
+        self,
+        client: ClusterClient,
+        token: str,
+        kinds: Collection[tuple[str, str]],
+        served: dict[tuple[str, str], tuple[str, str] | None],
+    ) -> None:
         self._client = client
         self._token = token
+        self._kinds = kinds
+        self._served = served
 
     def objects(self, group: str, kind: str, namespace: str) -> Iterator[Mapping[str, Any]]:
         """All of a kind in a namespace; none of a kind that the cluster has not. Raises ``_Closed``, ``_NotShown``."""
-        served = self._served(group, kind)
+        if (group, kind) not in self._served:
+            self._served |= self._discovered(group)
+        served = self._served[group, kind]
         if served is None:
             return
         path, more = object_path(group, *served, namespace=namespace), ""
@@ -280,30 +297,24 @@ class _Reading:
             if not more:
                 return
 
-    def _served(self, group: str, kind: str) -> tuple[str, str] | None:
-        """The version and plural of a namespaced kind; ``None`` where the cluster has none."""
-        known = KINDS.get((group, kind))
-        if known is not None:
-            return known
-        for each in BUILTINS:
-            if (each.group, each.kind) == (group, kind):
-                return (each.preferred.name, each.plural) if each.namespaced else None
-        if not group:
-            return None
-        document = mapping(self._ask(f"/apis/{quote(group, safe='')}"))
-        told = [mapping(document.get("preferredVersion")), *map(mapping, members(document.get("versions")))]
-        versions = dict.fromkeys(filter(_VERSION.fullmatch, (text(each.get("version")) for each in told)))
-        for version in islice(versions, _VERSIONS_MAX):
-            listed = mapping(self._ask(f"/apis/{quote(group, safe='')}/{version}"))
-            for resource in map(mapping, members(listed.get("resources"))):
-                plural = text(resource.get("name"))
-                if (
-                    text(resource.get("kind")) == kind
-                    and resource.get("namespaced") is True
-                    and _NAME.fullmatch(plural)
-                ):
-                    return version, plural
-        return None
+    def _discovered(self, group: str) -> dict[tuple[str, str], tuple[str, str] | None]:
+        """Of the kinds of a group: a cluster refuses lists of what it has not as it refuses those of what it has."""
+        found: dict[tuple[str, str], tuple[str, str] | None] = {each: None for each in self._kinds if each[0] == group}
+        root, versions = "/api", ["v1"]
+        if group:
+            root = f"/apis/{quote(group, safe='')}"
+            document = mapping(self._ask(root))
+            told = [document.get("preferredVersion"), *members(document.get("versions"))]
+            versions = list(filter(_VERSION.fullmatch, (text(mapping(each).get("version")) for each in told)))
+        for version in islice(dict.fromkeys(versions), _VERSIONS_MAX):
+            for resource in map(mapping, members(mapping(self._ask(f"{root}/{version}")).get("resources"))):
+                kind, plural = (group, text(resource.get("kind"))), text(resource.get("name"))
+                is_kept = resource.get("namespaced") is True and "list" in members(resource.get("verbs"))
+                if kind in found and found[kind] is None and is_kept and _NAME.fullmatch(plural):
+                    found[kind] = version, plural
+            if all(found.values()):
+                break
+        return found
 
     def _ask(self, path: str) -> dict[str, Any] | None:
         answer = self._client.get_as(self._token, path)

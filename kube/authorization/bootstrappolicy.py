@@ -198,6 +198,7 @@ _TENANT_READ: Final = [
         "pods",
         "pods/log",
         "pods/status",
+        "podtemplates",
         "replicationcontrollers",
         "replicationcontrollers/scale",
         "resourcequotas",

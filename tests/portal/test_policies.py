@@ -15,6 +15,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from audit.models import AuditEntry
+from kube.kinds.builtins import BUILTINS
+from kube.openapi.discovery import api_group, api_resource_list
 from kube.policies.violations import KINDS
 from store import synchronous
 from store.types import Create, Key
@@ -195,10 +197,18 @@ def test_custom_kinds_are_tried_as_well(acme: House, globex: House, operator: Us
 
 
 class ShownCluster:
-    """What a registered cluster answers a workspace's viewer: lists by path, and which groups it serves."""
+    """What a registered cluster answers a workspace's admin: lists by path, and which groups it serves.
+
+    By itself it serves what all clusters do, and has nothing of it. As on clusters nobody may list what it has not.
+    """
 
     def __init__(self, server: HostileCluster) -> None:
         self.lists: dict[str, Any] = {}
+        self.told: dict[str, Any] = {}
+        for group, versions in BUILTINS.groups().items():
+            root = f"/apis/{group}" if group else "/api"
+            self.told[root] = api_group(BUILTINS, group)
+            self.told |= {f"{root}/{each}": api_resource_list(BUILTINS, group, each) for each in versions}
         self.server = server
         server.reply = self._reply
 
@@ -206,14 +216,13 @@ class ShownCluster:
         path = urlsplit(target).path
         if method == "POST":
             return 201, self._token(path.split("/"))
-        if path in self.lists:
-            found = self.lists[path]
-            return (
-                (found, {"kind": "Status", "message": f"as it answers {found}"})
-                if isinstance(found, int)
-                else (200, found)
-            )
-        return 404, {"kind": "Status", "code": 404}
+        root, _, place = path.partition("/namespaces/")
+        served = [each["name"] for each in self.told.get(root, {}).get("resources", ())]
+        empty = listed() if place.partition("/")[2] in served else 403
+        found = self.lists.get(path) or (empty if place else self.told.get(path, 404))
+        if isinstance(found, int):
+            return found, {"kind": "Status", "code": found, "message": f"as it answers {found}"}
+        return 200, found
 
     def _token(self, path: list[str]) -> dict[str, Any]:
         namespace, account = path[4], path[6]
@@ -257,14 +266,15 @@ def test_custom_kinds_of_a_cluster_are_tried_and_what_it_does_not_show_is_told(
         },
         "/apis/example.com/v2": {
             "kind": "APIResourceList",
-            "resources": [{"name": "others", "kind": "Other", "namespaced": True}],
+            "resources": [{"name": "others", "kind": "Other", "namespaced": True, "verbs": ["list"]}],
         },
         "/apis/example.com/v1": {
             "kind": "APIResourceList",
             "resources": [
-                {"name": "widgets/status", "kind": "Widget", "namespaced": True},
-                {"name": "widgets", "kind": "Widget", "namespaced": True},
-                {"name": "wholes", "kind": "Whole", "namespaced": False},
+                {"name": "widgets/status", "kind": "Widget", "namespaced": True, "verbs": ["get"]},
+                {"name": "looks", "kind": "Widget", "namespaced": True, "verbs": ["create"]},
+                {"name": "widgets", "kind": "Widget", "namespaced": True, "verbs": ["create", "list"]},
+                {"name": "wholes", "kind": "Whole", "namespaced": False, "verbs": ["list"]},
             ],
         },
         f"/apis/example.com/v1/namespaces/{namespace}/widgets": listed("w"),
@@ -274,8 +284,13 @@ def test_custom_kinds_of_a_cluster_are_tried_and_what_it_does_not_show_is_told(
     assert [(each["namespace"], each["kind"], each["name"]) for each in found["offenders"]] == [
         (namespace, "Widget", "w")
     ]
-    closed = f"ConfigMap in {namespace}: the cluster shows does not let the workspace's viewer list them"
-    assert (found["unseen"], found["is_cut"]) == ([closed], False)
+    (closed,) = found["unseen"]
+    assert closed.startswith(
+        f"ConfigMap in {namespace}: the cluster shows does not let the workspace's admin list them;"
+    )
+    assert not found["is_cut"]
+    (account,) = [path for method, path in cluster.server.calls if method == "POST"]
+    assert ACCOUNTS["admin"] in account
     cluster.lists[f"/api/v1/namespaces/{namespace}/services"] = 503
     (told,) = [each for each in tried(operator, REFUSED)["unseen"] if "ConfigMap" not in each]
     assert told.startswith(f"{namespace}: the cluster shows does not show it: ")
@@ -285,6 +300,37 @@ def test_custom_kinds_of_a_cluster_are_tried_and_what_it_does_not_show_is_told(
         for (group, _), (version, plural) in KINDS.items()
         if group in {"", "apps"} and plural != "services"
     } - {f"/api/v1/namespaces/{namespace}/services"}
+
+
+def test_a_kind_that_a_cluster_does_not_serve_is_not_unseen_there_and_one_that_it_serves_is_found_in_its_version(
+    shown: tuple[ShownCluster, str], acme: House, operator: User
+) -> None:
+    """Its discovery is asked once for all of a cluster's namespaces, for it refuses lists of what it has not as any other."""
+    cluster, first = shown
+    registered, accounts = Cluster.objects.get(name="shows"), dict.fromkeys(ACCOUNTS.values(), "u")
+    factories.workspace(acme.tenant, acme.editor, cluster=registered, service_accounts=accounts)
+    found = tried(operator, {"hosts": ["*.acme.test"], "refused_kinds": ["Widget.example.com"]})
+    assert (found["offenders"], found["unseen"]) == ([], [])
+    asked = [path for method, path in cluster.server.calls if method == "GET" and "/namespaces/" not in path]
+    assert len(asked) == len(set(asked)), asked
+    assert {"/apis/gateway.networking.k8s.io", "/apis/example.com"} <= set(asked)
+
+    group = "/apis/gateway.networking.k8s.io"
+    kinds = {"v1": ["HTTPRoute", "Gateway"], "v1beta1": ["HTTPRoute"], "v1alpha3": [], "v1alpha2": ["TLSRoute"]}
+    cluster.lists[group] = {"kind": "APIGroup", "versions": [{"version": version} for version in kinds]}
+    for version, names in kinds.items():
+        resources = [
+            {"name": f"{kind.lower()}s", "kind": kind, "namespaced": True, "verbs": ["list"]} for kind in names
+        ]
+        cluster.lists[f"{group}/{version}"] = {"kind": "APIResourceList", "resources": resources}
+    route = {"metadata": {"name": "out"}, "spec": {"hostnames": ["elsewhere.test"]}}
+    cluster.lists[f"{group}/v1alpha2/namespaces/{first}/tlsroutes"] = {"kind": "List", "items": [route]}
+    found = tried(operator, {"hosts": ["*.acme.test"]})
+    assert [(each["namespace"], each["kind"], each["name"]) for each in found["offenders"]] == [
+        (first, "TLSRoute", "out")
+    ]
+    told = [each.partition(":")[0] for each in found["unseen"] if first in each]
+    assert told == [f"{kind}.gateway.networking.k8s.io in {first}" for kind in ("Gateway", "HTTPRoute")]
 
 
 def test_a_cluster_that_does_not_answer_is_not_waited_for_at_each_of_its_workspaces(

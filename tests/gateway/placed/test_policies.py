@@ -204,6 +204,12 @@ def test_what_would_break_a_policy_is_listed_before_it_is_saved(door: Door, shop
         (placed, "Deployment", "web", "spec.template.spec.containers[0].image"),
     ]
     assert (found.unseen, found.is_cut) == ([], False)
+    refused = ["Secret", "CSIStorageCapacity.storage.k8s.io", "Widget.example.com"]
+    assert owner.post(f"/api/v1/namespaces/{placed}/secrets", {"metadata": {"name": "s"}}).status == 201
+    found = tenant_policies_try(actor=OPERATOR, name=door.name, policies={"refused_kinds": refused})
+    assert [(each.namespace, each.kind, each.name) for each in found.offenders] == [(placed, "Secret", "s")]
+    (closed,) = found.unseen
+    assert closed.what == f"{refused[1]} in {placed}", "served, and open to nobody; widgets are not served"
     tier = door.tenant.workspaces.get().tier_id
     found = tier_policies_try(actor=OPERATOR, name=tier, policies={"registries": []})
     assert {each.namespace for each in found.offenders} == {placed}

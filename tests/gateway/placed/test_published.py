@@ -24,6 +24,9 @@ from tests.tenants.conftest import OPERATOR
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+UNREAD = "csistoragecapacities"
+"""What no account of a workspace may read."""
+
 
 @pytest.fixture
 def door_kubeconfig(cluster_kube_apiserver: TestCluster) -> Iterator[str]:
@@ -169,56 +172,51 @@ def test_a_kind_that_nobody_there_may_see_is_reported_until_somebody_may(
     door: Door, owner: Caller, namespace: str
 ) -> None:
     """The gateway may write it; it is made where the workspaces' accounts could read it, and goes where they no longer can."""
-    admin, templates = door.server.admin, f"/api/v1/namespaces/{namespace}/podtemplates"
-    path, labels = f"{templates}/base", {"tenantry.io/aggregate-to-view": "true"}
+    admin, capacities = door.server.admin, f"/apis/storage.k8s.io/v1/namespaces/{namespace}/{UNREAD}"
+    path, labels = f"{capacities}/base", {"tenantry.io/aggregate-to-view": "true"}
     writing = rule_of("create", "update", "delete")
     subjects = [{"apiGroup": RBAC, "kind": "User", "name": "tenantry-gateway"}]
-    reference = {"apiGroup": RBAC, "kind": "ClusterRole", "name": "templates-writer"}
-    writer = {**in_rbac("ClusterRoleBinding", "templates-writer"), "roleRef": reference, "subjects": subjects}
-    reader = {**in_rbac("ClusterRole", "templates-reader", labels=labels), "rules": [rule_of("get", "list", "watch")]}
-    applied(door, {**in_rbac("ClusterRole", "templates-writer"), "rules": [writing]}, writer)
+    reference = {"apiGroup": RBAC, "kind": "ClusterRole", "name": "unread-writer"}
+    writer = {**in_rbac("ClusterRoleBinding", "unread-writer"), "roleRef": reference, "subjects": subjects}
+    reader = {**in_rbac("ClusterRole", "unread-reader", labels=labels), "rules": [rule_of("get", "list", "watch")]}
+    applied(door, {**in_rbac("ClusterRole", "unread-writer"), "rules": [writing]}, writer)
     try:
-        assert admin.post(templates, template("1")).status == 201
+        assert admin.post(capacities, capacity("1Gi")).status == 201
         missing(door, path, KindNotServed=1)
         digest, _ = the_record()
         assert admin.patch(path, {"metadata": {"labels": {"looked": "at"}}}).status == 200
         assert eventually(lambda: the_record()[0] != digest and the_record()[1] == "KindNotServed")
-        assert not [call for call in door.cluster.proxy.calls if "/podtemplates" in call[1]], "nobody asks in vain"
-        assert on_the_cluster(door, namespace, "podtemplate", "base") == {}
+        assert not [call for call in door.cluster.proxy.calls if f"/{UNREAD}" in call[1]], "nobody asks in vain"
+        assert on_the_cluster(door, namespace, UNREAD, "base") == {}
 
         applied(door, reader)
-        roles_are_read_anew(door, owner, namespace, lambda rules: "podtemplates" in rules)
-        assert admin.put(path, {**admin.get(path).body, "template": template("2")["template"]}).status == 200
+        roles_are_read_anew(door, owner, namespace, lambda rules: UNREAD in rules)
+        assert admin.put(path, {**admin.get(path).body, "capacity": "2Gi"}).status == 200
         assert eventually(lambda: owner.get(path).status == 200)
-        assert ORIGIN in on_the_cluster(door, namespace, "podtemplate", "base")["metadata"]["labels"]
+        assert ORIGIN in on_the_cluster(door, namespace, UNREAD, "base")["metadata"]["labels"]
         missing(door, path)
 
-        door.cluster.kubectl("delete", "clusterrole", "templates-reader")
-        roles_are_read_anew(door, owner, namespace, lambda rules: "podtemplates" not in rules)
+        door.cluster.kubectl("delete", "clusterrole", "unread-reader")
+        roles_are_read_anew(door, owner, namespace, lambda rules: UNREAD not in rules)
         assert admin.patch(path, {"metadata": {"annotations": {PUBLISHED: None}}}).status == 200
-        assert eventually(lambda: on_the_cluster(door, namespace, "podtemplate", "base") == {})
+        assert eventually(lambda: on_the_cluster(door, namespace, UNREAD, "base") == {})
     finally:
-        door.cluster.kubectl("delete", "clusterrole", "templates-writer", "templates-reader", "--ignore-not-found")
-        door.cluster.kubectl("delete", "clusterrolebinding", "templates-writer")
+        door.cluster.kubectl("delete", "clusterrole", "unread-writer", "unread-reader", "--ignore-not-found")
+        door.cluster.kubectl("delete", "clusterrolebinding", "unread-writer")
 
 
 def rule_of(*verbs: str) -> dict[str, Any]:
-    return {"apiGroups": [""], "resources": ["podtemplates"], "verbs": verbs}
+    return {"apiGroups": ["storage.k8s.io"], "resources": [UNREAD], "verbs": verbs}
 
 
 def in_rbac(kind: str, name: str, **metadata: Any) -> dict[str, Any]:
     return {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": {"name": name, **metadata}}
 
 
-def template(value: str) -> dict[str, Any]:
+def capacity(value: str) -> dict[str, Any]:
     metadata = {"name": "base", "annotations": {PUBLISHED: "true"}}
-    containers = [{"name": "c", "image": f"example.org/c:{value}"}]
-    return {
-        "apiVersion": "v1",
-        "kind": "PodTemplate",
-        "metadata": metadata,
-        "template": {"spec": {"containers": containers}},
-    }
+    body = {"apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity", "metadata": metadata}
+    return {**body, "storageClassName": "fast", "capacity": value}
 
 
 def applied(door: Door, *bodies: dict[str, Any]) -> None:
