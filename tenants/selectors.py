@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -237,6 +238,13 @@ def workspace_visible_to(actor: Actor, workspace_id: UUID | str) -> Workspace:
         shown = str(workspace_id)[:64]
         raise NotFound(f'workspaces "{shown}" not found', kind="workspaces", name=shown)
     return workspace
+
+
+def workspaces_known(actor: Actor, workspace_ids: Iterable[UUID | None]) -> set[UUID]:
+    """Those of them that have a page for the actor, deleted ones included: what tells of a workspace outlives it."""
+    wanted = {identifier for identifier in workspace_ids if identifier is not None}
+    rows = Workspace.objects.filter(pk__in=wanted, tenant__in=tenants_visible_to(actor))
+    return set(rows.values_list("pk", flat=True)) if wanted else set()
 
 
 def operation_of(workspace: Workspace) -> Operation | None:

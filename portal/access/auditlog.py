@@ -23,6 +23,7 @@ from audit.selectors import (
     entries_everywhere,
     entries_of_chain,
     entry_rows,
+    is_chain,
 )
 from kube.requests.status import BadRequest, Forbidden, NotFound
 from portal.pages.forms import CHOICES_MAX
@@ -61,37 +62,58 @@ def visible_since(actor: Actor, chain: str) -> datetime | None:
 def entries_page(
     actor: Actor, filters: Filters, *, chain: str = "", chains: Sequence[str], after: str = "", limit: int = 50
 ) -> Page[AuditEntry]:
-    """One page of what the actor may see; ``chains`` are ``visible_chains(actor)``.
+    """One page of what the actor may see (``_visible``); ``chains`` are ``visible_chains(actor)``.
 
-    Operators see every chain, admins of a tenant its own, members what happened to a workspace of theirs, everybody
-    what they did themselves. Raises ``NotFound`` for a chain or a workspace that is not theirs to know of.
+    Raises ``NotFound`` for a chain or a workspace that is not theirs to know of.
     """
-    filters = _as_visible(actor, filters, chain, chains)
+    chain, filters = _as_visible(actor, filters, chain, chains)
     if not chain:
         return entries_everywhere(filters=filters, after=after, limit=limit)
     return entries_of_chain(chain, filters=filters, after=after, limit=limit)
 
 
-def _as_visible(actor: Actor, filters: Filters, chain: str, chains: Sequence[str]) -> Filters:
-    """The filters, narrowed to what the actor may see."""
+def require_chain(actor: Actor, chain: str, chains: Sequence[str]) -> None:
+    """Raises ``NotFound`` for a chain that is not theirs to know of, ``Forbidden`` for that of a tenant they don't administer."""
+    if chain in chains or (actor.sees_all and is_chain(chain)):
+        return
+    selectors.tenant_visible_to(actor, chain)
+    if not actor.sees_all:
+        raise Forbidden("Only the tenant's admins read its audit log.")
+
+
+def _visible(actor: Actor, chain: str, chains: Sequence[str]) -> Filters:
+    """What the actor may see of a chain (empty: of all), which decides lists, exports and single events alike.
+
+    Operators and auditors everything; admins of a tenant its chain since it began; everybody what they did themselves.
+    Events tell from where and with what somebody came: what a workspace's members are told of it is on its page.
+    """
+    if actor.sees_all:
+        return Filters()
+    return Filters(since=chain_began(chain)) if chain in chains else Filters(user_id=actor.user_id)
+
+
+def _as_visible(actor: Actor, filters: Filters, chain: str, chains: Sequence[str]) -> tuple[str, Filters]:
+    """The chain and the filters, narrowed to what the actor may see. All of a workspace is in its tenant's chain."""
     if filters.workspace_id:
-        selectors.workspace_visible_to(actor, filters.workspace_id)
-    elif not actor.sees_all and chain not in chains:
-        filters = replace(filters, user_id=actor.user_id)
-    if chain and not actor.sees_all and chain not in chains:
+        found = selectors.workspace_visible_to(actor, filters.workspace_id)
+        chain = chain or (found.tenant_id if found.tenant_id in chains else "")
+    elif chain and not actor.sees_all and chain not in chains:
         selectors.tenant_visible_to(actor, chain)
-    began = visible_since(actor, chain) if chain else None
-    return filters if began is None else replace(filters, since=max(filters.since or began, began))
+    seen = _visible(actor, chain, chains)
+    since = max(filter(None, (filters.since, seen.since)), default=None)
+    return chain, replace(filters, user_id=seen.user_id, since=since)
 
 
 def entry_visible_to(actor: Actor, pk: UUID) -> AuditEntry:
-    """One event. Raises ``NotFound`` for what is not the actor's to see."""
-    entry = AuditEntry.objects.filter(pk=pk).first()
-    if entry is None or not (
-        actor.sees_all or entry.user_id == actor.user_id or is_visible(actor, entry.chain, entry.created_at)
-    ):
+    """One event, of those that the lists show. Raises ``NotFound`` for any other."""
+    entry, chains = AuditEntry.objects.filter(pk=pk).first(), visible_chains(actor)
+    if entry is None or not any(_is_among(entry, _visible(actor, chain, chains)) for chain in ("", entry.chain)):
         raise NotFound("There is no such event.", kind="audit-logs")
     return entry
+
+
+def _is_among(entry: AuditEntry, seen: Filters) -> bool:
+    return seen.user_id in {None, entry.user_id} and (seen.since is None or entry.created_at >= seen.since)
 
 
 def is_visible(actor: Actor, chain: str, moment: datetime) -> bool:
@@ -107,12 +129,9 @@ def export_of(
 ) -> StreamingHttpResponse:
     """The download of what ``entries_page`` would list, oldest first; of a chain alone the whole, which can be verified.
 
-    Raises ``NotFound``, ``Forbidden`` for the chain of a tenant that the actor does not administer, ``BadRequest``,
-    ``TooManyRequests``.
+    Raises ``NotFound``, ``BadRequest``, ``TooManyRequests``.
     """
-    filters = _as_visible(actor, filters, chain, chains)
-    if chain and not actor.sees_all and chain not in chains:
-        raise Forbidden("Only the tenant's admins may export its audit log.")
+    chain, filters = _as_visible(actor, filters, chain, chains)
     lines = {"csv": (export.csv_lines, "text/csv"), "jsonl": (export.json_lines, "application/jsonl")}.get(form)
     if lines is None:
         raise BadRequest("The format is csv or jsonl.")

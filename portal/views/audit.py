@@ -16,10 +16,18 @@ from django.views.decorators.http import require_safe
 
 from audit.actions import Action
 from audit.recorder import SYSTEM_CHAIN, Actor
-from audit.selectors import Filters, is_chain, request_of, requests_of_tenant
+from audit.selectors import Filters, request_of, requests_of_tenant
 from audit.verifying import flaw_in, newest
-from kube.requests.status import Forbidden, NotFound
-from portal.access.auditlog import entries_page, entry_visible_to, export_of, is_visible, visible_chains, visible_since
+from kube.requests.status import NotFound
+from portal.access.auditlog import (
+    entries_page,
+    entry_visible_to,
+    export_of,
+    is_visible,
+    require_chain,
+    visible_chains,
+    visible_since,
+)
 from portal.access.explanation import traced_request
 from portal.admin.places import console_of
 from portal.http.actors import actor_of
@@ -58,12 +66,18 @@ def audit(request: HttpRequest) -> HttpResponse:
 @login_required
 def audit_entry(request: HttpRequest, pk: UUID) -> HttpResponse:
     """One event with its hashes; ``NotFound`` for one that the caller may not see."""
-    entry = entry_visible_to(actor_of(request), pk)
+    actor = actor_of(request)
+    entry = entry_visible_to(actor, pk)
     detail = json.dumps(entry.detail, indent=2, ensure_ascii=False) if entry.detail else ""
     return render(
         request,
         "pages/audit/entry.html",
-        {"entry": entry, "detail": detail, "console": console_of(actor_of(request), entry)},
+        {
+            "entry": entry,
+            "detail": detail,
+            "workspaces": selectors.workspaces_known(actor, [entry.workspace_id]),
+            "console": console_of(actor, entry),
+        },
     )
 
 
@@ -125,9 +139,8 @@ def audit_export(request: HttpRequest) -> StreamingHttpResponse:
 def _asked(request: HttpRequest, actor: Actor, chains: list[str]) -> tuple[AuditForm, str, Filters]:
     """What the page's filters say: the form, the chain (empty: all that the actor sees) and the rest."""
     wanted = request.GET.get("chain", "")
-    if wanted and wanted not in chains and not (actor.sees_all and is_chain(wanted)):
-        selectors.tenant_visible_to(actor, wanted)
-        raise Forbidden("Only the tenant's admins read its audit log.")
+    if wanted:
+        require_chain(actor, wanted, chains)
     form = AuditForm(request.GET or None, chains=_choices(actor, chains), actions=[action.value for action in Action])
     data: dict[str, Any] = form.cleaned_data if form.is_bound and form.is_valid() else {}
     workspace = request.GET.get("workspace", "")

@@ -71,6 +71,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "stats": stats,
         "workspaces": workspaces,
         "entries": entries,
+        "known": selectors.workspaces_known(actor, [entry.workspace_id for entry in entries]),
         "can_create": can_create,
         "workspaces_title": "Newest workspaces" if actor.sees_all else "My workspaces",
         "next_steps": [] if actor.auditor or all(step["done"] for step in steps) else steps,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +15,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from access.credentials.selectors import credentials_of_tenant, people_of_credentials
-from audit.models import ApiRequest
+from audit.models import ApiRequest, AuditEntry
 from audit.recorder import Actor
 from audit.selectors import Filters, chain_began, entries_of_chain, requests_of_tenant
 from kube.requests.names import SYSTEM_TENANT
@@ -97,15 +97,17 @@ def tenant(request: HttpRequest, name: str) -> HttpResponse:
         {"icon": "lock", "label": "Suspended", "value": numbers.suspended, "unit": "", "note": ""},
         {"icon": "users", "label": "Members", "value": found.memberships.count(), "unit": "", "note": ""},
     ]
+    entries: Sequence[AuditEntry] = []
+    if may["read_all"]:
+        entries = entries_of_chain(name, filters=Filters(settled=True, since=chain_began(name)), limit=8).rows
     context = {
         "tenant": found,
         "console": console_of(actor, found),
         "may": may,
         "stats": stats,
         "workspaces": selectors.workspaces_page(actor, tenant=name, limit=20).rows,
-        "entries": entries_of_chain(name, filters=Filters(settled=True, since=chain_began(name)), limit=8).rows
-        if may["read_all"]
-        else [],
+        "entries": entries,
+        "known": selectors.workspaces_known(actor, [entry.workspace_id for entry in entries]),
         "credentials": [
             credential_row(row, revocable=not actor.auditor) for row in credentials_of_tenant(actor, name, limit=20)
         ],

@@ -308,6 +308,7 @@ def _rights(actor: Actor, found: Workspace) -> dict[str, bool]:
         and (open_ or found.suspended_by == EXPIRY.name)
         and (admin or found.expires_at is not None),
         "manage_members": admin,
+        "read_audit": admin or actor.sees_all,
         "see_tenant": role is not None,
     }
 

@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from audit.actions import Action
-from audit.models import ApiRequest
+from audit.models import ApiRequest, AuditEntry
 from audit.requestlog.partitions import partitions_prepare
 from portal.pages.labels import target_name
 from tests import factories
@@ -185,3 +185,83 @@ def test_what_is_exported_is_what_is_listed(acme: House, globex: House, operator
     assert signed_in(acme.viewer).get(f"{path}{chain}=acme").status_code == 403
     assert signed_in(acme.owner).get(f"{path}{chain}=globex").status_code == 404
     assert signed_in(acme.owner).get(f"{path}workspace={globex.workspace.pk}").status_code == 404
+
+
+ROLES = ["viewer", "editor", "admin", "owner", "elsewhere", "operator", "auditor"]
+
+
+@pytest.mark.parametrize("who", ROLES)
+@pytest.mark.parametrize("asked", ["", "workspace", "chain"])
+def test_list_export_and_event_show_the_same(
+    acme: House, globex: House, operator: factories.User, who: str, asked: str
+) -> None:
+    """GW13: one rule; addresses and clients of others are told to those who read the whole chain, and to nobody else."""
+    people = {
+        "elsewhere": globex.owner,
+        "operator": operator,
+        "auditor": factories.user(is_auditor=True),
+        **{role: getattr(acme, role) for role in ROLES[:4]},
+    }
+    for house in (acme, globex):
+        for person in (house.owner, house.editor, house.viewer):
+            factories.event(house.tenant.name, Action.WORKSPACE_TOKEN_ISSUED, person, of=house.workspace)
+    made = list(AuditEntry.objects.all())
+    client, person = signed_in(people[who]), people[who]
+    query = {"workspace": f"workspace={acme.workspace.pk}", "chain": "chain=acme", "": ""}[asked]
+    at_api = query.replace("chain=", "tenant=")
+    seen = {
+        "list": client.get(f"/audit/?{query}"),
+        "export": client.get(f"/audit/export/?{query}"),
+        "list by REST": client.get(f"/api/v1/audit-logs/?{at_api}"),
+        "export by REST": client.get(f"/api/v1/audit-logs/export?{at_api}"),
+    }
+    if asked and who == "elsewhere":
+        assert {answer.status_code for answer in seen.values()} == {404}
+        return
+    if asked == "chain" and who in {"viewer", "editor"}:
+        assert {seen.pop(way).status_code for way in ("list", "export", "export by REST")} == {403}
+        assert {row["user_id"] for row in seen["list by REST"].json()["results"]} == {str(person.pk)}
+        return
+    assert {answer.status_code for answer in seen.values()} == {200}
+    shown = {
+        "list": set(re.findall(r'href="/audit/([0-9a-f-]{36})/"', seen["list"].content.decode())),
+        "export": ids(b"".join(seen["export"].streaming_content)),  # type: ignore[attr-defined]
+        "list by REST": {row["id"] for row in seen["list by REST"].json()["results"]},
+        "export by REST": ids(b"".join(seen["export by REST"].streaming_content)),  # type: ignore[attr-defined]
+    }
+    ours = {str(entry.pk) for entry in made}
+    told = {name: found & ours for name, found in shown.items()}
+    opened = {str(entry.pk) for entry in made if client.get(f"/audit/{entry.pk}/").status_code == 200}
+    for found in told.values():
+        assert found <= opened, told
+    assert told["list"] == told["export"]
+    assert told["list by REST"] == told["export by REST"]
+    if who in {"viewer", "editor", "elsewhere"}:
+        reads = {"globex"} if who == "elsewhere" else set()
+        assert opened == {str(entry.pk) for entry in made if entry.user_id == person.pk or entry.chain in reads}
+
+
+def ids(lines: bytes) -> set[str]:
+    return {json.loads(line)["id"] for line in lines.splitlines()}
+
+
+def test_a_workspaces_page_says_to_its_readers_where_its_people_came_from(acme: House) -> None:
+    """GW13: what was done and by whom to every member, the addresses to those who read the log, and the way there."""
+    factories.event("acme", Action.WORKSPACE_READY, acme.editor, of=acme.workspace)
+    path = f"/workspaces/{acme.workspace.pk}/"
+    for person, reads in ((acme.viewer, False), (acme.editor, False), (acme.admin, True)):
+        page = signed_in(person).get(path).content.decode()
+        assert acme.editor.email in page
+        assert ("203.0.113.7" in page, f"/audit/?workspace={acme.workspace.pk}" in page) == (reads, reads)
+
+
+def test_an_event_outlives_its_workspace_and_a_membership(acme: House, operator: factories.User) -> None:
+    """GW13: what somebody did stays theirs to see; no link leads to what is not theirs any more."""
+    factories.event("acme", Action.WORKSPACE_READY, acme.editor, of=acme.workspace)
+    entry, place = AuditEntry.objects.get(), f'href="/workspaces/{acme.workspace.pk}/"'
+    client = signed_in(acme.editor)
+    assert place in client.get(f"/audit/{entry.pk}/").content.decode()
+    acme.editor.memberships.all().delete()
+    for path in ("/", f"/audit/{entry.pk}/"):
+        page = client.get(path).content.decode()
+        assert "workspace acme-web of acme" in page and place not in page
