@@ -58,8 +58,8 @@ class Overtaken(Exception):
 class Patience:
     """How long a write is tried that others keep overtaking: as long as kube-apiserver tries a patch, and ever more slowly."""
 
-    def __init__(self) -> None:
-        self._end = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
+    def __init__(self, seconds: float = _PATIENCE_SECONDS) -> None:
+        self._end = asyncio.get_running_loop().time() + seconds
         self._pause = _PAUSE_SECONDS
 
     async def wait(self, info: RequestInfo) -> None:
@@ -190,7 +190,8 @@ class Rehearsal:
             if verb not in _CHANGES or base == _version(self._current):
                 return outcome
             newest = await self._read()
-            if newest is None or self._current is None:
+            # Whoever has been told of the object judges by it.
+            if not self._is_judged_alike(newest):
                 raise Overtaken
             self._current = newest
             if base == _version(newest):
