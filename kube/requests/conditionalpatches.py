@@ -16,6 +16,10 @@ NOTHING: Final = "1"
 """A resource version that no object has: who states it can create, and change nothing."""
 
 
+_OF_STATUS: Final = frozenset({"resourceVersion", "managedFields"})
+"""Of the metadata, what a write of the status changes."""
+
+
 def unambiguous(body: bytes, *, is_yaml: bool = False) -> bytes:
     """The patch in JSON as it is read here: what is judged and what is sent are one text.
 
@@ -33,6 +37,22 @@ def conditional_operations(body: bytes, version: str) -> bytes:
     if not isinstance(operations, list):
         return body
     return orjson.dumps([{"op": "test", "path": "/metadata/resourceVersion", "value": version}, *operations])
+
+
+def depends_on_status(body: bytes) -> bool:
+    """Whether a JSON patch reaches into what a write of the status changes. What is no list of operations may."""
+    operations = decode_unambiguous(body)
+    if not isinstance(operations, list):
+        return True
+    pointers = [each.get(part, "/") for each in operations if isinstance(each, dict) for part in ("path", "from")]
+    return any(not isinstance(pointer, str) or _reaches_status(pointer) for pointer in pointers)
+
+
+def _reaches_status(pointer: str) -> bool:
+    parts = pointer.split("/")[1:]
+    if not parts or parts == ["metadata"]:
+        return True
+    return parts[0] == "status" or (parts[0] == "metadata" and parts[1] in _OF_STATUS)
 
 
 def conditional_changes(body: bytes, version: str, uid: str) -> bytes:

@@ -17,6 +17,7 @@ from kube.requests.conditionalpatches import (
     StaleVersion,
     conditional_changes,
     conditional_operations,
+    depends_on_status,
     unambiguous,
 )
 from kube.requests.status import BadRequest, Invalid
@@ -117,3 +118,38 @@ def test_what_two_readers_could_read_in_two_ways_is_refused(body: bytes) -> None
     ):
         with pytest.raises(BadRequest, match="duplicate field"):
             condition()
+
+
+STATUS_POINTERS = st.lists(
+    st.sampled_from(["status", "a", "metadata", "resourceVersion", "managedFields", "spec"]), max_size=3
+).map(lambda parts: "".join(f"/{part}" for part in parts))
+READING = st.lists(
+    st.fixed_dictionaries(
+        {"op": st.sampled_from(["add", "remove", "replace", "move", "copy", "test"]), "path": STATUS_POINTERS},
+        optional={"from": STATUS_POINTERS, "value": VALUES},
+    ),
+    max_size=3,
+)
+
+
+@given(READING, st.dictionaries(NAMES, VALUES, max_size=3), VALUES)
+def test_what_does_not_depend_on_the_status_does_the_same_whatever_it_is(
+    operations: list[Any], spec: dict[str, Any], status: Any
+) -> None:
+    if depends_on_status(orjson.dumps(operations)):
+        return
+    before = {**thing(spec, "7"), "status": {"a": 1}}
+    after = {**thing(spec, "8"), "status": status}
+    after["metadata"]["managedFields"] = []
+    results = [patched(each, operations) for each in (before, after)]
+    for result in results:
+        if result is not Invalid:
+            result.pop("status")
+            result["metadata"].pop("resourceVersion")
+            result["metadata"].pop("managedFields", None)
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("body", [b"{}", b'[{"op":"test","path":""}]', b'[{"op":"copy","from":5,"path":"/spec"}]'])
+def test_what_nobody_knows_may_depend_on_the_status(body: bytes) -> None:
+    assert depends_on_status(body)

@@ -27,6 +27,7 @@ from kube.requests.conditionalpatches import (
     StaleVersion,
     conditional_changes,
     conditional_operations,
+    depends_on_status,
     unambiguous,
 )
 from kube.requests.decoding import MAX_BYTES
@@ -42,9 +43,6 @@ _CREATED: Final = 201
 _JSON: Final = "application/json"
 _JUDGED_STATUS: Final = frozenset({("", "pods"), ("", "persistentvolumeclaims")})
 """What quotas count by its status."""
-
-_LOOKS_ELSEWHERE: Final = (b'"from"', b'"/status', b'""')
-"""In operations that take from, or ask for, what nobody judges."""
 
 _PATIENCE_SECONDS: Final = 34.0
 _PAUSE_SECONDS: Final = 0.001
@@ -209,7 +207,7 @@ class Rehearsal:
         info = self._request.info
         if self._current is None or newest is None or info.subresource or (info.group, info.resource) in _JUDGED_STATUS:
             return False
-        if content_type(self._request) == JSON_PATCH and any(part in self._request.body for part in _LOOKS_ELSEWHERE):
+        if content_type(self._request) == JSON_PATCH and depends_on_status(self._request.body):
             return False
         return _without_status(newest) == _without_status(self._current)
 
