@@ -23,6 +23,9 @@ from kube.requests.status import BadRequest, Unauthorized
 _AUDIENCES_MAX: Final = 32
 
 
+_NOT_ALL: Final = "not everything that decides here can say all that it allows: ask about one request (kubectl auth can-i VERB RESOURCE)"
+
+
 async def review(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """Answer a review of any kind; the answer is the review with its status."""
     if kind.name in accessreviews.KINDS:
@@ -49,6 +52,7 @@ async def _rules(runtime: Runtime, request: Request, body: dict[str, Any]) -> di
         "resourceRules": [rule.as_dict() for rule in of_resources],
         "nonResourceRules": [rule.as_dict() for rule in of_urls],
         "incomplete": not complete,
+        **({} if complete else {"evaluationError": _NOT_ALL}),
     }
 
 

@@ -42,10 +42,10 @@ _ACCOUNT_OF: Final[Mapping[str, str]] = MappingProxyType(
 REVIEWS: Final = "authorization.k8s.io"
 """Questions about rights are answered here, for placed namespaces as for stored ones."""
 
-ASKED: Final = frozenset({"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "*"})
-"""The verbs of requests, and all of them. Others, such as ``impersonate``, are asked by the product itself."""
+REQUESTS: Final = frozenset({"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"})
+"""The verbs of requests. Others, such as ``escalate``, servers ask about by themselves: a cluster asks its account."""
 
-GIVING: Final = frozenset({"create", "update", "patch", "deletecollection", "*"})
+GIVING: Final = frozenset({"create", "update", "patch", "deletecollection", "bind", "escalate", "*"})
 """The verbs by which Roles and RoleBindings give rights away, and whatever is asked of them all."""
 
 PROXY_ACCOUNT: Final = "editor"
@@ -107,9 +107,8 @@ def is_for_cluster(info: RequestInfo) -> bool:
 
 
 def is_judged(info: RequestInfo) -> bool:
-    """Whether ``needed`` has anything to say where the namespace is placed."""
-    asked = info.verb in ASKED or (info.is_proxied and not info.verb)
-    return info.is_resource and asked and is_for_cluster(info)
+    """Whether ``needed`` has anything to say where the namespace is placed: whatever the verb."""
+    return info.is_resource and is_for_cluster(info)
 
 
 def needed(
@@ -127,7 +126,7 @@ def needed(
         )
         return Needed("", membership, closed)
     # A cluster asks for ``create`` on connections into pods, whatever the method.
-    asked = Attributes.of(replace(info, verb="create") if info.connects else info)
+    asked = Attributes.of(replace(info, verb="create") if info.connects and info.verb in REQUESTS else info)
     account = PROXY_ACCOUNT if info.is_proxied else roles.least(asked)
     if account is None:
         return Needed(

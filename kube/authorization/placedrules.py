@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 from kube.authorization.leastrole import ROLES, WorkspaceRoles
-from kube.authorization.placedrights import ASKED, GIVING, PROXY_ACCOUNT, REVIEWS
+from kube.authorization.placedrights import GIVING, PROXY_ACCOUNT, REQUESTS, REVIEWS
 from kube.authorization.rbac import GROUP, Rule
 
 RULES_MAX: Final = 256
@@ -18,7 +19,7 @@ RULES_MAX: Final = 256
 
 _CONNECTS: Final = ("pods/attach", "pods/exec", "pods/portforward")
 _PROXIED: Final = Rule(("*",), ("",), ("pods/proxy", "services/proxy"))
-_REQUESTS: Final = tuple(sorted(ASKED - {"*"}))
+_REQUESTS: Final = tuple(sorted(REQUESTS))
 
 
 def held_in_placed(
@@ -40,12 +41,13 @@ def held_in_placed(
     if membership and bound:
         found.update(dict.fromkeys(_common(bound, dict.fromkeys(_askable(sets, membership)))))
     starred = any("*" in each for rule in within for each in (rule.groups, rule.resources))
-    special = any("*" in rule.verbs and not rule.urls for rule in rules)
-    return tuple(found), not (starred or special or max(len(rules), len(bound)) > RULES_MAX)
+    # All verbs but those that give rights away no rule says.
+    starred |= membership != "admin" and any("*" in rule.verbs and GROUP in rule.groups for rule in chain(*sets))
+    return tuple(found), not (starred or max(len(rules), len(bound)) > RULES_MAX)
 
 
 def _outside(rules: Iterable[Rule]) -> Iterator[Rule]:
-    """What no cluster is asked for: URLs, questions about rights, the Namespace itself, and what are no requests' verbs."""
+    """What no cluster is asked for: URLs, questions about rights and the Namespace itself."""
     for rule in rules:
         if rule.urls:
             yield Rule(rule.verbs, urls=rule.urls, scope=rule.scope)
@@ -57,9 +59,6 @@ def _outside(rules: Iterable[Rule]) -> Iterator[Rule]:
         if namespaces and ("*" in rule.groups or "" in rule.groups):
             named = tuple("namespaces" if each == "*" else each for each in namespaces)
             yield replace(rule, groups=("",), resources=named, urls=())
-        verbs = tuple(verb for verb in rule.verbs if verb not in ASKED)
-        if verbs:
-            yield replace(rule, verbs=verbs, urls=())
 
 
 def _askable(sets: Iterable[Sequence[Rule]], membership: str) -> Iterator[Rule]:
@@ -78,9 +77,11 @@ def _askable(sets: Iterable[Sequence[Rule]], membership: str) -> Iterator[Rule]:
         elif resources:
             yield plain
         connects = tuple(each for each in rule.resources if each in _CONNECTS)
-        if connects and "" in rule.groups and ("create" in rule.verbs or "*" in rule.verbs):
-            # Whatever the method, a cluster asks for ``create``.
-            yield Rule(("*",), ("",), connects, rule.names)
+        # Whatever the method, a cluster asks for ``create``.
+        verbs = tuple(verb for verb in rule.verbs if verb not in REQUESTS)
+        verbs += _REQUESTS if "create" in rule.verbs and "*" not in verbs else ()
+        if connects and verbs and "" in rule.groups:
+            yield Rule(verbs, ("",), connects, rule.names)
 
 
 def _common(rules: Sequence[Rule], held: Iterable[Rule]) -> Iterator[Rule]:

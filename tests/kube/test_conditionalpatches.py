@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube.objects.patches import json_patch, merge_patch
-from kube.requests.conditionalpatches import NOTHING, StaleVersion, conditional_changes, conditional_operations
+from kube.requests.conditionalpatches import (
+    NOTHING,
+    StaleVersion,
+    conditional_changes,
+    conditional_operations,
+    depends_on_status,
+    unambiguous,
+)
 from kube.requests.status import BadRequest, Invalid
 
 NAMES = st.sampled_from(["a", "b", "resourceVersion", "uid", "metadata", "spec"])
@@ -96,14 +103,53 @@ def test_what_is_no_list_of_operations_is_left_as_it_is(body: bytes) -> None:
 
 def test_yaml_is_read_as_a_cluster_reads_it_and_said_once() -> None:
     body = yaml.safe_dump(thing({"a": [1, True]}, "0")).encode()
-    assert orjson.loads(conditional_changes(body, "7", "u", is_yaml=True)) == thing({"a": [1, True]}, "7")
+    assert orjson.loads(unambiguous(body, is_yaml=True)) == thing({"a": [1, True]}, "0")
     for twice in (b"a: 1\na: 2\n", b'{"a":1,"a":2}'):
         with pytest.raises(BadRequest, match="already set"):
-            conditional_changes(twice, "7", "u", is_yaml=True)
+            unambiguous(twice, is_yaml=True)
 
 
 @pytest.mark.parametrize("body", [b'{"a":1,"a":2}', b'{"a":1,"\\u0061":2}', b'[{"op":"test","op":"add"}]'])
 def test_what_two_readers_could_read_in_two_ways_is_refused(body: bytes) -> None:
-    for condition in (lambda: conditional_changes(body, "7", "u"), lambda: conditional_operations(body, "7")):
+    for condition in (
+        lambda: conditional_changes(body, "7", "u"),
+        lambda: conditional_operations(body, "7"),
+        lambda: unambiguous(body),
+    ):
         with pytest.raises(BadRequest, match="duplicate field"):
             condition()
+
+
+STATUS_POINTERS = st.lists(
+    st.sampled_from(["status", "a", "metadata", "resourceVersion", "managedFields", "spec"]), max_size=3
+).map(lambda parts: "".join(f"/{part}" for part in parts))
+READING = st.lists(
+    st.fixed_dictionaries(
+        {"op": st.sampled_from(["add", "remove", "replace", "move", "copy", "test"]), "path": STATUS_POINTERS},
+        optional={"from": STATUS_POINTERS, "value": VALUES},
+    ),
+    max_size=3,
+)
+
+
+@given(READING, st.dictionaries(NAMES, VALUES, max_size=3), VALUES)
+def test_what_does_not_depend_on_the_status_does_the_same_whatever_it_is(
+    operations: list[Any], spec: dict[str, Any], status: Any
+) -> None:
+    if depends_on_status(orjson.dumps(operations)):
+        return
+    before = {**thing(spec, "7"), "status": {"a": 1}}
+    after = {**thing(spec, "8"), "status": status}
+    after["metadata"]["managedFields"] = []
+    results = [patched(each, operations) for each in (before, after)]
+    for result in results:
+        if result is not Invalid:
+            result.pop("status")
+            result["metadata"].pop("resourceVersion")
+            result["metadata"].pop("managedFields", None)
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("body", [b"{}", b'[{"op":"test","path":""}]', b'[{"op":"copy","from":5,"path":"/spec"}]'])
+def test_what_nobody_knows_may_depend_on_the_status(body: bytes) -> None:
+    assert depends_on_status(body)

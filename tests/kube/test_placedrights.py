@@ -163,16 +163,31 @@ HELD = {
     ),
     "admin": (
         Rule(("create", "delete", "get", "patch"), (GROUP, "apps"), ("roles", "deployments", "deployments/scale")),
+        Rule(("*",), (GROUP,), ("rolebindings",)),
+        Rule(("approve", "create"), ("",), ("services",)),
     ),
 }
+VERBS = ("get", "create", "patch", "delete", "deletecollection", "escalate", "bind", "impersonate", "approve", "frob")
 spaces_rules = st.lists(
     st.builds(
         lambda verbs, groups, resources, names: Rule(tuple(verbs), tuple(groups), tuple(resources), tuple(names)),
-        st.lists(st.sampled_from(["get", "create", "patch", "delete", "impersonate", "*"]), min_size=1, max_size=2),
+        st.lists(st.sampled_from([*VERBS, "*"]), min_size=1, max_size=2),
         st.lists(st.sampled_from(["", GROUP, "apps", REVIEWS, "*"]), min_size=1, max_size=2),
         st.lists(
             st.sampled_from(
-                ["pods", "pods/exec", "*/exec", "pods/proxy", "secrets", "roles", "*/scale", "namespaces", "*"]
+                [
+                    "pods",
+                    "pods/exec",
+                    "*/exec",
+                    "pods/proxy",
+                    "secrets",
+                    "services",
+                    "roles",
+                    "rolebindings",
+                    "*/scale",
+                    "namespaces",
+                    "*",
+                ]
             ),
             min_size=1,
             max_size=2,
@@ -195,7 +210,7 @@ requests = st.builds(
         namespace=NAMESPACE,
         name=name,
     ),
-    st.sampled_from(["get", "create", "patch", "delete", "impersonate"]),
+    st.sampled_from([*VERBS, "*"]),
     st.sampled_from(["", GROUP, "apps", REVIEWS]),
     st.sampled_from(
         [
@@ -204,7 +219,9 @@ requests = st.builds(
             "pods/proxy",
             "secrets",
             "configmaps",
+            "services",
             "roles",
+            "rolebindings",
             "deployments",
             "deployments/scale",
             "namespaces",
@@ -234,7 +251,7 @@ def test_the_list_of_what_somebody_may_is_what_every_request_is_decided_by(
     assert found == allowed or (allowed and not exact)
 
 
-@pytest.mark.parametrize("verb", ["create", "update", "patch", "deletecollection", "*"])
+@pytest.mark.parametrize("verb", ["create", "update", "patch", "deletecollection", "bind", "escalate", "*"])
 @pytest.mark.parametrize("groups", [(), MEMBERS["editor"]])
 def test_whoever_may_not_give_rights_may_not_do_all_with_them(verb: str, groups: tuple[str, ...]) -> None:
     """``kubectl auth can-i '*' rolebindings`` says no more than each of its verbs."""

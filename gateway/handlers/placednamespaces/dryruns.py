@@ -6,6 +6,8 @@ that was judged alone. And who there refused it, read from what the cluster answ
 
 from __future__ import annotations
 
+import asyncio
+import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -13,13 +15,21 @@ from typing import Any, Final
 
 import orjson
 
+from gateway.handlers.placednamespaces.lastapplied import Correction, correction, is_copied, last_applied
 from gateway.http.messages import JSON, Headers, Request
 from gateway.http.negotiation import APPLY_PATCH, JSON_PATCH, PATCHES, content_type, require_patch_type
 from gateway.upstream.answers import LINE_MAX, Room, decode, version_of, whole
 from gateway.upstream.client import Answer, BadGateway
 from kube.authorization.decisions import Decision, Verdict
 from kube.policies.clusterrefusals import refused_by
-from kube.requests.conditionalpatches import NOTHING, StaleVersion, conditional_changes, conditional_operations
+from kube.requests.conditionalpatches import (
+    NOTHING,
+    StaleVersion,
+    conditional_changes,
+    conditional_operations,
+    depends_on_status,
+    unambiguous,
+)
 from kube.requests.decoding import MAX_BYTES
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import Cause, Conflict, StatusError
@@ -31,10 +41,32 @@ _REFUSALS: Final = frozenset({409, 422})
 
 _CREATED: Final = 201
 _JSON: Final = "application/json"
+_JUDGED_STATUS: Final = frozenset({("", "pods"), ("", "persistentvolumeclaims")})
+"""What quotas count by its status."""
+
+_PATIENCE_SECONDS: Final = 34.0
+_PAUSE_SECONDS: Final = 0.001
+_PAUSE_SECONDS_MAX: Final = 0.05
 
 
 class Overtaken(Exception):
     """Somebody else has written to the object since it was looked at."""
+
+
+class Patience:
+    """How long a write is tried that others keep overtaking: as long as kube-apiserver tries a patch, and ever more slowly."""
+
+    def __init__(self, seconds: float = _PATIENCE_SECONDS) -> None:
+        self._end = asyncio.get_running_loop().time() + seconds
+        self._pause = _PAUSE_SECONDS
+
+    async def wait(self, info: RequestInfo) -> None:
+        """Until it may be tried again. Raises ``Conflict`` once it has been tried long enough."""
+        if asyncio.get_running_loop().time() > self._end:
+            raise overtaken(info)
+        # Whoever writes at a steady pace is not met in step with it.
+        await asyncio.sleep(random.random() * self._pause)  # noqa: S311 - jitter
+        self._pause = min(2 * self._pause, _PAUSE_SECONDS_MAX)
 
 
 class Rehearsal:
@@ -43,14 +75,18 @@ class Rehearsal:
     All of it is about one state of the object.
     """
 
-    def __init__(self, ask: Callable[[Request], Awaitable[Answer]], request: Request, cluster: str) -> None:
+    def __init__(
+        self, ask: Callable[[Request], Awaitable[Answer]], request: Request, cluster: str, patience: Patience
+    ) -> None:
         self._ask = ask
         self._cluster = cluster
         self._request = request
+        self._patience = patience
         self._seen = False
         self._current: Mapping[str, Any] | None = None
         self._outcome: Mapping[str, Any] | None = None
         self._judged: Request | None = None
+        self._changes_nothing = False
         self.refusal: Decision | None = None
         """What in the cluster refuses, once it has."""
 
@@ -65,50 +101,119 @@ class Rehearsal:
 
         Raises ``StatusError`` with what the cluster has against it, and ``Overtaken``.
         """
-        if self._outcome is not None:
-            return self._outcome
-        request, verb = self._request, self._request.info.verb
-        current = await self.current() if verb in _CHANGES else None
-        if verb == "patch":
-            request = self._judged = await self._conditional(current)
-        parameters = {**request.parameters, "dryRun": ("All",)}
-        answer = await self._ask(replace(request, parameters=parameters, raw_headers=_plain(request.raw_headers)))
-        await self.require_newest(answer)
-        try:
-            outcome = await _object(answer, self._cluster)
-        except StatusError as refused:
-            self.refusal = refusal_of(self._cluster, refused.message)
-            raise
-        if verb == "update":
-            if _version(None if answer.status == _CREATED else outcome) != _version(current):
-                raise Overtaken
-            self._judged = await self._replacing(current, outcome)
-        self._outcome = outcome
-        return outcome
+        if self._outcome is None:
+            self._outcome = await self._rehearsed()
+        return self._outcome
 
     async def judged(self) -> Request:
         """The write for the state that was looked at alone, if it was. Raises as ``outcome``."""
         if not self._seen or self._request.dry_run or self._request.info.verb not in _CHANGES:
             return self._request
-        await self.outcome()
-        return self._judged or self._request
+        outcome = await self.outcome()
+        if self._is_copied(outcome) and outcome == self._current:
+            # Sent for one state alone it would change what it is copied into.
+            self._changes_nothing = True
+            self._judged = _dry_run(self._request)
+        else:
+            self._judged = await self._for_this_state(outcome)
+        return self._judged
 
-    async def require_newest(self, answer: Answer) -> None:
-        """Raise ``Overtaken``, and be done with the answer, where it is a refusal and the state another one by now."""
-        if answer.status not in _REFUSALS or self._judged is None:
-            return
+    async def again(self, answer: Answer) -> Request | None:
+        """The write for the newest state, where ``answer`` refuses that of the judged one and nothing judged has changed.
+
+        ``None``: the answer stands. Raises ``StatusError``, and ``Overtaken`` where it is to be judged anew; done with the
+        answer then.
+        """
+        if self._judged is None or (answer.status not in _REFUSALS and not self._changes_nothing):
+            return None
         try:
             newest = await self._read()
+            if _version(newest) == _version(self._current) or (self._changes_nothing and self._is_judged_alike(newest)):
+                return None
+            await self._patience.wait(self._request.info)
         except BaseException:
             answer.close()
             raise
-        if _version(newest) != _version(self._current):
-            answer.close()
+        answer.close()
+        if self._changes_nothing or not self._is_judged_alike(newest):
             raise Overtaken
+        self._current = newest
+        self._judged = await self._for_this_state(await self.outcome())
+        return self._judged
+
+    async def corrected(self, answer: Answer) -> Answer:
+        """The answer to a write that was made; of an apply that was copied with its condition, to what takes that out again."""
+        outcome, current = self._outcome, self._current
+        if answer.status >= 300 or self._judged is None or self._changes_nothing or not self._is_copied(outcome):
+            return answer
+        version, text = _version(current), last_applied(outcome)
+        try:
+            while (newest := await self._read()) is not None:
+                wanted = correction(newest, version, text)
+                if wanted is None:
+                    return answer
+                corrected = await self._ask(_correcting(self._request, wanted))
+                if corrected.status < 300:
+                    answer.close()
+                    warnings = tuple(pair for pair in answer.headers if pair[0] == b"warning")
+                    return replace(corrected, headers=(*corrected.headers, *warnings))
+                corrected.close()
+                if corrected.status not in _REFUSALS:
+                    return answer
+                await self._patience.wait(self._request.info)
+        except StatusError:
+            # It has been made, and its client is told so.
+            return answer
+        except BaseException:
+            answer.close()
+            raise
+        return answer
+
+    async def _rehearsed(self) -> Mapping[str, Any]:
+        verb = self._request.info.verb
+        current = await self.current() if verb in _CHANGES else None
+        if verb == "patch":
+            require_patch_type(self._request, *PATCHES)
+            self._request = await self._read_once()
+            # Refuses what is for another state of the object by itself.
+            await self._conditional(current)
+        while True:
+            answer = await self._ask(_plainly(_dry_run(self._request)))
+            try:
+                outcome = await _object(answer, self._cluster)
+            except StatusError as refused:
+                self.refusal = refusal_of(self._cluster, refused.message)
+                raise
+            base = NOTHING if answer.status == _CREATED else _version(outcome)
+            if verb not in _CHANGES or base == _version(self._current):
+                return outcome
+            newest = await self._read()
+            # Whoever has been told of the object judges by it.
+            if not self._is_judged_alike(newest):
+                raise Overtaken
+            self._current = newest
+            if base == _version(newest):
+                return outcome
+            await self._patience.wait(self._request.info)
+
+    def _is_copied(self, outcome: Mapping[str, Any] | None) -> bool:
+        """Whether a condition in the write would come to be kept in the object."""
+        if outcome is None or self._current is None or content_type(self._request) != APPLY_PATCH:
+            return False
+        return is_copied(self._request.query.get("fieldManager", ""), outcome)
+
+    def _is_judged_alike(self, newest: Mapping[str, Any] | None) -> bool:
+        """Whether only what nobody judges, and the write cannot take from, is another than before: the status of most kinds."""
+        info = self._request.info
+        if self._current is None or newest is None or info.subresource or (info.group, info.resource) in _JUDGED_STATUS:
+            return False
+        if content_type(self._request) == JSON_PATCH and depends_on_status(self._request.body):
+            return False
+        return _without_status(newest) == _without_status(self._current)
 
     async def _read(self) -> Mapping[str, Any] | None:
         info = replace(self._request.info, method="GET", verb="get", subresource="")
-        asked = replace(self._request, info=info, parameters={}, body=b"", raw_headers=_plain(()))
+        asked = _plainly(replace(self._request, info=info, parameters={}, body=b"", raw_headers=()))
         answer = await self._ask(asked)
         if answer.status == 404:
             answer.close()
@@ -117,32 +222,38 @@ class Rehearsal:
         version_of(found["metadata"], self._cluster)
         return found
 
+    async def _read_once(self) -> Request:
+        """The patch as it is read here: what is judged is what is sent."""
+        is_yaml = content_type(self._request) == APPLY_PATCH
+        size = MAX_BYTES if is_yaml else len(self._request.body)
+        body = await self._request.in_thread(size, partial(unambiguous, self._request.body, is_yaml=is_yaml))
+        return replace(self._request, body=body)
+
+    async def _for_this_state(self, outcome: Mapping[str, Any]) -> Request:
+        if self._request.info.verb == "update" and content_type(self._request) != _JSON:
+            return self._replacing(self._current, outcome)
+        return await self._conditional(self._current)
+
     async def _conditional(self, current: Mapping[str, Any] | None) -> Request:
         """The patch, or the update in JSON, for this state alone."""
-        request, media = self._request, content_type(self._request)
-        if request.info.verb == "patch":
-            require_patch_type(request, *PATCHES)
-        version = _version(current)
-        if media == JSON_PATCH:
+        request, version = self._request, _version(current)
+        if content_type(request) == JSON_PATCH:
             condition = partial(conditional_operations, request.body, version)
         else:
             uid = str(current["metadata"].get("uid") or "") if current is not None else ""
-            condition = partial(conditional_changes, request.body, version, uid, is_yaml=media == APPLY_PATCH)
-        size = MAX_BYTES if media == APPLY_PATCH else len(request.body)
+            condition = partial(conditional_changes, request.body, version, uid)
         try:
-            return replace(request, body=await request.in_thread(size, condition))
+            return replace(request, body=await request.in_thread(len(request.body), condition))
         except StaleVersion:
             raise overtaken(request.info) from None
 
-    async def _replacing(self, current: Mapping[str, Any] | None, outcome: Mapping[str, Any]) -> Request:
-        """The update for this state alone; in other encodings than JSON, what the cluster has read in it."""
-        if content_type(self._request) == _JSON:
-            return await self._conditional(current)
+    def _replacing(self, current: Mapping[str, Any] | None, outcome: Mapping[str, Any]) -> Request:
+        """The update for this state alone, of what the cluster has read in another encoding than JSON."""
         metadata = {**outcome["metadata"], "resourceVersion": _version(current)}
         if current is None:
             metadata.pop("uid", None)
-        headers = (*(pair for pair in self._request.raw_headers if pair[0] != b"content-type"), (b"content-type", JSON))
-        return replace(self._request, body=orjson.dumps({**outcome, "metadata": metadata}), raw_headers=headers)
+        body = orjson.dumps({**outcome, "metadata": metadata})
+        return replace(self._request, body=body, raw_headers=_with_media(self._request.raw_headers, JSON))
 
 
 def overtaken(info: RequestInfo) -> Conflict:
@@ -167,8 +278,35 @@ def refusal_of(cluster: str, message: str) -> Decision:
     return Decision(Verdict.DENY, f"admission/{plugin}" if plugin else f"cluster/{cluster}", message, rule)
 
 
-def _plain(headers: Headers) -> Headers:
-    return (*(pair for pair in headers if pair[0] not in _OWN), (b"accept", b"application/json"))
+def _plainly(request: Request) -> Request:
+    headers = (*(pair for pair in request.raw_headers if pair[0] not in _OWN), (b"accept", JSON))
+    return replace(request, raw_headers=headers)
+
+
+def _dry_run(request: Request) -> Request:
+    return replace(request, parameters={**request.parameters, "dryRun": ("All",)})
+
+
+def _correcting(request: Request, wanted: Correction) -> Request:
+    parameters = {"fieldManager": (wanted.manager,)}
+    if wanted.media == APPLY_PATCH:
+        parameters["force"] = ("true",)
+    headers = _with_media(request.raw_headers, wanted.media.encode())
+    return replace(request, parameters=parameters, body=wanted.body, raw_headers=headers)
+
+
+def _with_media(headers: Headers, media: bytes) -> Headers:
+    return (*(pair for pair in headers if pair[0] != b"content-type"), (b"content-type", media))
+
+
+def _without_status(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata = {name: value for name, value in body["metadata"].items() if name != "resourceVersion"}
+    managed = metadata.get("managedFields")
+    if isinstance(managed, list):
+        metadata["managedFields"] = [
+            entry for entry in managed if not isinstance(entry, dict) or entry.get("subresource") != "status"
+        ]
+    return {**body, "metadata": metadata, "status": None}
 
 
 async def _object(answer: Answer, cluster: str) -> Mapping[str, Any]:

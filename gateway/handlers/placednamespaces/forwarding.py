@@ -19,7 +19,7 @@ from access.authorization.tenancy.placednamespaces import opens_proxies
 from gateway.filters.permission import authorize, require
 from gateway.filters.standing import require_standing
 from gateway.handlers.placednamespaces import proxying, recording
-from gateway.handlers.placednamespaces.dryruns import Overtaken, Rehearsal, overtaken
+from gateway.handlers.placednamespaces.dryruns import Overtaken, Patience, Rehearsal
 from gateway.handlers.placednamespaces.relaying import relay
 from gateway.http import websockets
 from gateway.http.messages import Headers, Request, Response, Stream
@@ -45,9 +45,6 @@ Given = TypeVar("Given", bound="Answer | Tunnel")
 
 _READS: Final = frozenset({"get", "list", "watch"})
 _APPLY: Final = "application/apply-patch"
-_ATTEMPTS: Final = 8
-"""How often a write is judged that others keep overtaking, before its client is told to read again."""
-
 _SAFE: Final = "!$&'()*+,;=:@~"
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.~/-]+")
 """What quoting leaves as it is, as nearly every path is: to ask once is cheaper than to quote each part."""
@@ -100,8 +97,9 @@ async def _write(
     def asked(question: Request) -> Awaitable[Answer]:
         return ask(runtime, question, placement, role, follows=False)
 
-    for _ in range(_ATTEMPTS):
-        rehearsal = Rehearsal(asked, request, placement.cluster)
+    patience = Patience()
+    while True:
+        rehearsal = Rehearsal(asked, request, placement.cluster, patience)
         write = PlacedWrite(
             principal=request.principal,
             info=request.info,
@@ -118,7 +116,7 @@ async def _write(
         )
         with contextlib.suppress(Overtaken):
             return await _judged(runtime, request, rehearsal, write, permit)
-    raise overtaken(request.info)
+        await patience.wait(request.info)
 
 
 async def _judged(
@@ -135,14 +133,16 @@ async def _judged(
             placement,
             lambda headers: _connect(runtime, request, placement, role, headers, permit=permit),
         )
-    judged = await rehearsal.judged()
+    judged: Request | None = await rehearsal.judged()
     try:
-        # Whoever it was that had to be waited for: what changes something is sent on a decision of now.
-        answer = await ask(runtime, judged, placement, role, follows=request.info.is_long_running, permit=permit)
+        while judged is not None:
+            # Whoever it was that had to be waited for: what changes something is sent on a decision of now.
+            answer = await ask(runtime, judged, placement, role, follows=request.info.is_long_running, permit=permit)
+            judged = await rehearsal.again(answer)
     except (BadGateway, Timeout):
         raise
-    except StatusError:
-        # Nothing was sent.
+    except (StatusError, Overtaken):
+        # Nothing was sent, or it was refused.
         await _settle(settlements, made=False)
         raise
     try:
@@ -151,8 +151,7 @@ async def _judged(
     except BaseException:
         answer.close()
         raise
-    await rehearsal.require_newest(answer)
-    return answer
+    return await rehearsal.corrected(answer)
 
 
 async def _require_creation(runtime: Runtime, request: Request, rehearsal: Rehearsal) -> None:

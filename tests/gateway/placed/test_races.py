@@ -152,6 +152,31 @@ def test_who_is_overtaken_by_harmless_writes_is_done_all_the_same(door: Door, sh
         assert (metadata["labels"], metadata["annotations"]["image"]) == ({"by": "olga"}, kind)
 
 
+def test_what_only_its_status_has_overtaken_is_not_judged_again(door: Door, shop: tuple[Caller, str]) -> None:
+    owner, path = shop
+    assert owner.post(path, deployment("web", GOOD)).status == 201
+    one, spec = f"{path}/web", deployment("web", GOOD)["spec"]
+    operation = [{"op": "add", "path": "/spec/minReadySeconds", "value": 3}]
+    for number, ask in enumerate(
+        (
+            lambda: owner.patch(one, {"spec": {"replicas": 2}}),
+            lambda: owner.patch(one, {"spec": {"replicas": 3}}, "strategic-merge"),
+            lambda: owner.patch(one, operation, "json"),
+            lambda: owner.patch(one, deployment("web", GOOD), "apply", fieldManager="me", force="true"),
+            lambda: owner.put(one, {**deployment("web", GOOD), "spec": {**spec, "replicas": 5}}),
+        )
+    ):
+        status = {"status": {"observedGeneration": number + 1}}
+        race = partial(write, door, "PATCH", f"{one}/status", status, "application/merge-patch+json")
+        door.cluster.proxy.calls.clear()
+        method = "PUT" if number == 4 else "PATCH"
+        answer = between(door, method, one, ask, race)
+        assert answer.status == 200, (number, answer.body)
+        assert answer.body["status"]["observedGeneration"] == number + 1
+        sent = [status for of, target, status in door.cluster.proxy.calls if (of, target) == (method, one)]
+        assert sent in ([200, 409, 200], [200, 422, 200]), (number, sent)
+
+
 def test_a_patch_with_a_version_of_its_own_is_answered_as_by_the_cluster(door: Door, shop: tuple[Caller, str]) -> None:
     owner, path = shop
     assert owner.post(path, deployment("web", GOOD)).status == 201

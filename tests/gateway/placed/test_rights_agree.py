@@ -55,6 +55,9 @@ METHODS = {
     "get": "GET", "list": "GET", "watch": "GET", "create": "POST", "update": "PUT", "patch": "PATCH",
     "delete": "DELETE", "deletecollection": "DELETE",
 }  # fmt: skip
+SPECIAL = ("escalate", "bind", "impersonate", "approve", "sign", "use", "attest", "frob", "*")
+"""Verbs of no request: what no account of the workspace holds by them, nobody does."""
+
 NAME = "absent"
 
 
@@ -99,6 +102,7 @@ class Somebody:
         if answer.status == 403:
             return [], True
         status = answer.body["status"]
+        assert ("evaluationError" in status) is status["incomplete"], status
         return [
             Rule(
                 tuple(rule["verbs"]),
@@ -155,6 +159,23 @@ def questions(namespace: str) -> Iterator[tuple[Attributes, tuple[str, str, Any,
             if "/" in resource and verb in ("list", "watch", "deletecollection"):
                 continue
             yield asked_about(version, resource, verb, namespace), request_of(version, resource, verb, namespace)
+
+
+def special_questions(namespace: str) -> Iterator[Attributes]:
+    for version, resource in (
+        ("v1", "pods"),
+        ("v1", "pods/exec"),
+        ("v1", "pods/proxy"),
+        ("v1", "secrets"),
+        ("v1", "serviceaccounts"),
+        ("apps/v1", "deployments"),
+        (f"{RBAC}/v1", "roles"),
+        (f"{RBAC}/v1", "rolebindings"),
+        ("certificates.k8s.io/v1", "signers"),
+        ("example.org/v1", "widgets"),
+    ):
+        for verb in SPECIAL:
+            yield asked_about(version, resource, verb, namespace)
 
 
 def bind(door: Door, name: str, role: str, subject: dict[str, str]) -> None:
@@ -263,6 +284,29 @@ def test_reviews_lists_explanations_and_holders_say_what_the_door_does(new_stand
         min(allowed["operator"], allowed["account"], allowed["guest"], allowed["bound-to-everything"])
         > allowed["viewer"]
     ), allowed
+
+
+def test_verbs_of_no_request_are_nobodys_but_what_the_accounts_hold(new_standing_door: Callable[[], Door]) -> None:
+    """The cluster is asked for them by the workspace's account, which may be refused what it would have been told."""
+    door, others = new_standing_door(), new_standing_door()
+    namespace = door.place(door.person("olga", Role.OWNER), on=STANDING_IN)
+    asked = list(special_questions(namespace))
+    people = list(everybody(door, others))
+    operator, space = people[-1], space_of(door.name)
+    holders = {attributes: explanation.holders(space, attributes) for attributes in asked}
+    told = []
+    for somebody in people:
+        eventually(lambda somebody=somebody: somebody.may(Attributes("get", "", "configmaps", "", "default"))[1] != "")
+        rules, complete = somebody.rules(namespace)
+        assert complete, (somebody.called, rules)
+        permitted = explanation.permitted(somebody.principal, space, asked)
+        for attributes, explained in zip(asked, permitted, strict=True):
+            said, why = somebody.may(attributes)
+            listed = any(rule.allows(attributes) for rule in rules)
+            another = operator.may_another(somebody.principal, attributes, "subjectaccessreviews")
+            if said or explained or listed or another or holds(somebody.principal, holders[attributes]):
+                told.append((somebody.called, attributes.verb, attributes.resource, said, explained, listed, why))
+    assert told == [], "\n".join(map(str, told))
 
 
 def holds(principal: Principal, holders: Any) -> bool:

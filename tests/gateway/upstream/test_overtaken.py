@@ -1,0 +1,171 @@
+"""Writes that others overtake at a cluster: tried for long, judged anew where they have to be, and never without end (AD5)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import orjson
+import pytest
+
+from gateway.handlers.placednamespaces.dryruns import Overtaken, Patience, Rehearsal
+from gateway.handlers.placednamespaces.forwarding import target_of
+from gateway.handlers.placednamespaces.lastapplied import correction
+from gateway.http.messages import Request
+from gateway.upstream.client import Answer
+from kube.authentication.identity import Principal
+from kube.objects.managedfields import LAST_APPLIED
+from kube.objects.patches import merge_patch
+from kube.requests.requestinfo import parse, resolve
+from kube.requests.status import Conflict
+from tests.gateway.upstream.asking import upstream_of, whole
+from tests.gateway.upstream.rawcluster import Visit, ok
+
+DEPLOYMENT = b"/apis/apps/v1/namespaces/acme-web/deployments/web"
+POD = b"/api/v1/namespaces/acme-web/pods/web"
+MERGE = "application/merge-patch+json"
+REFUSED = orjson.dumps({"kind": "Status", "code": 409, "message": "the object has been modified"})
+CONFLICT = b"HTTP/1.1 409 Conflict\r\nContent-Length: %d\r\n\r\n%b" % (len(REFUSED), REFUSED)
+
+
+class Busy:
+    """A cluster with one object, to which somebody else writes each time before it is changed."""
+
+    def __init__(self, race: Callable[[dict[str, Any]], None], times: int) -> None:
+        metadata = {"name": "web", "namespace": "acme-web", "uid": "u", "resourceVersion": "1"}
+        self.object: dict[str, Any] = {"metadata": metadata, "spec": {}, "status": {}}
+        self.race, self.times = race, times
+        self.heard: list[str] = []
+
+    def _next(self) -> None:
+        self.object["metadata"]["resourceVersion"] = str(int(self.object["metadata"]["resourceVersion"]) + 1)
+
+    async def behave(self, visit: Visit) -> None:
+        while True:
+            line, _, body = await visit.request()
+            method, target, _ = line.decode().split(" ")
+            dry = "dryRun=All" in target
+            self.heard.append(method + " dry" * dry)
+            if method == "GET":
+                await visit.say(ok(orjson.dumps(self.object)))
+                continue
+            if not dry and self.times:
+                self.times -= 1
+                self.race(self.object)
+                self._next()
+            changes = orjson.loads(body)
+            stated = changes.get("metadata", {}).get("resourceVersion")
+            if stated not in (None, self.object["metadata"]["resourceVersion"]):
+                await visit.say(CONFLICT)
+                continue
+            result = merge_patch(self.object, changes)
+            if not dry:
+                self.object = result
+                self._next()
+            await visit.say(ok(orjson.dumps(result)))
+
+
+@asynccontextmanager
+async def rehearsed(busy: Busy, path: bytes, seconds: float = 300) -> AsyncIterator[tuple[Rehearsal, Any]]:
+    async with upstream_of(busy.behave) as (_, upstream):
+
+        async def ask(request: Request) -> Answer:
+            return await upstream.request(
+                request.info.method,
+                target_of(request),
+                request.raw_headers,
+                request.body,
+                token="workspace",
+                audit_id="a-1",
+            )
+
+        request = Request(
+            principal=Principal(name="anna", tenant="acme", groups=(), authenticator="test"),
+            info=resolve(parse("PATCH", path), "acme", None),
+            query={},
+            headers={b"content-type": MERGE.encode()},
+            raw_headers=((b"content-type", MERGE.encode()),),
+            body=b'{"spec":{"replicas":3}}',
+            now=time.time(),
+        )
+        yield Rehearsal(ask, request, "prod", Patience(seconds)), ask
+
+
+async def made(rehearsal: Rehearsal, ask: Any) -> Answer:
+    await rehearsal.current()
+    judged: Request | None = await rehearsal.judged()
+    while judged is not None:
+        answer: Answer = await ask(judged)
+        judged = await rehearsal.again(answer)
+    return answer
+
+
+def write_status(body: dict[str, Any]) -> None:
+    body["status"] = {"observedGeneration": int(body["metadata"]["resourceVersion"])}
+
+
+def write_spec(body: dict[str, Any]) -> None:
+    body["spec"] = {"paused": True}
+
+
+async def test_a_status_that_is_written_all_the_time_holds_up_no_patch() -> None:
+    busy = Busy(write_status, times=20)
+    async with rehearsed(busy, DEPLOYMENT) as (rehearsal, ask):
+        answer = await made(rehearsal, ask)
+        result = orjson.loads(await whole(answer))
+    assert (answer.status, result["spec"], result["status"]) == (200, {"replicas": 3}, {"observedGeneration": 20})
+    assert busy.heard == ["GET", "PATCH dry", *["PATCH", "GET"] * 20, "PATCH"]
+
+
+@pytest.mark.parametrize(("race", "path"), [(write_spec, DEPLOYMENT), (write_status, POD)])
+async def test_what_is_judged_by_is_judged_anew(race: Callable[[dict[str, Any]], None], path: bytes) -> None:
+    """All but the status; that of a pod too, by which quotas count it."""
+    busy = Busy(race, times=1)
+    async with rehearsed(busy, path) as (rehearsal, ask):
+        with pytest.raises(Overtaken):
+            await made(rehearsal, ask)
+    assert busy.object["spec"].get("replicas") is None
+
+
+async def test_nobody_is_tried_for_without_end() -> None:
+    busy = Busy(write_status, times=10**9)
+    async with rehearsed(busy, DEPLOYMENT, seconds=0.2) as (rehearsal, ask):
+        with pytest.raises(Conflict, match="the object has been modified"):
+            await made(rehearsal, ask)
+
+
+def noted(text: str, *owners: dict[str, Any]) -> dict[str, Any]:
+    metadata = {"name": "web", "resourceVersion": "8", "uid": "u", "annotations": {LAST_APPLIED: text}}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {**metadata, "managedFields": list(owners)}}
+
+
+def owner(manager: str, operation: str, **more: Any) -> dict[str, Any]:
+    fields = {"f:metadata": {"f:annotations": {".": {}, f"f:{LAST_APPLIED}": {}}, **more}}
+    return {"manager": manager, "operation": operation, "fieldsType": "FieldsV1", "fieldsV1": fields}
+
+
+COPIED = '{"metadata":{"name":"web","resourceVersion":"7","uid":"u"}}\n'
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "no JSON", "right", COPIED.replace("7", "6")])
+def test_what_somebody_else_noted_stays(text: str) -> None:
+    assert correction(noted(text), "7", "right") is None
+
+
+@pytest.mark.parametrize(
+    ("owners", "manager"),
+    [
+        ((), "kubectl-last-applied"),
+        ((owner("kubectl-client-side-apply", "Update"),), "kubectl-client-side-apply"),
+        ((owner("kubectl-last-applied", "Apply"),), "kubectl-last-applied"),
+        ((owner("all", "Apply", **{"f:labels": {}}), owner("me", "Update")), "me"),
+        ((owner("all", "Apply", **{"f:labels": {}}),), None),
+        (({**owner("odd", "Update"), "fieldsV1": "none"}, "none"), "kubectl-last-applied"),
+    ],
+)
+def test_the_field_stays_whose_it_is(owners: tuple[Any, ...], manager: str | None) -> None:
+    """An apply of the annotation alone, by who applies it alone; else a patch, by who has patched it."""
+    found = correction(noted(COPIED, *owners), "7", "right")
+    assert (found.manager if found is not None else None) == manager
