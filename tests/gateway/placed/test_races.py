@@ -153,17 +153,19 @@ def test_who_is_overtaken_by_harmless_writes_is_done_all_the_same(door: Door, sh
 
 
 def test_what_only_its_status_has_overtaken_is_not_judged_again(door: Door, shop: tuple[Caller, str]) -> None:
+    """By every kind of write, of an image that may stay because it was there."""
     owner, path = shop
-    assert owner.post(path, deployment("web", GOOD)).status == 201
-    one, spec = f"{path}/web", deployment("web", GOOD)["spec"]
+    body = deployment("web", EVIL)
+    write(door, "POST", path, body)
+    one = f"{path}/web"
     operation = [{"op": "add", "path": "/spec/minReadySeconds", "value": 3}]
     for number, ask in enumerate(
         (
             lambda: owner.patch(one, {"spec": {"replicas": 2}}),
             lambda: owner.patch(one, {"spec": {"replicas": 3}}, "strategic-merge"),
             lambda: owner.patch(one, operation, "json"),
-            lambda: owner.patch(one, deployment("web", GOOD), "apply", fieldManager="me", force="true"),
-            lambda: owner.put(one, {**deployment("web", GOOD), "spec": {**spec, "replicas": 5}}),
+            lambda: owner.patch(one, body, "apply", fieldManager="me", force="true"),
+            lambda: owner.put(one, {**body, "spec": {**body["spec"], "replicas": 5}}),
         )
     ):
         status = {"status": {"observedGeneration": number + 1}}
