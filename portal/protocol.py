@@ -30,6 +30,9 @@ from portal.contents.relay import Application, Doors, Relay
 MAX_BODY_BYTES: Final = 2 * 1024 * 1024
 """What reaches Django, which itself refuses more than one mebibyte, and says so better."""
 
+MAX_BODY_PIECES: Final = 8192
+"""Into how many pieces a body may be cut: reading one costs as much however short it is. Networks make a quarter of it."""
+
 BODY_SECONDS: Final = 60.0
 """How long a client may take from the end of the headers to the end of the body."""
 
@@ -61,8 +64,9 @@ class PortalProtocol(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._unparsed = b""
-        self._body_bytes = 0
+        self._body_bytes = self._body_pieces = 0
         self._silent_bytes = 0
+        self._pieces: list[bytes] = []
         self._has_asked = self._in_head = False
         self._body_refused = False
         self._patience: asyncio.TimerHandle | None = None
@@ -106,7 +110,7 @@ class PortalProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """A request begins."""
-        self._body_bytes = 0
+        self._body_bytes = self._body_pieces = 0
         self._has_asked = self._in_head = True
         super().on_message_begin()
 
@@ -131,13 +135,15 @@ class PortalProtocol(HttpToolsProtocol):
             self.part()
 
     def on_body(self, body: bytes) -> None:
-        """A piece of the body."""
+        """A piece of the body: all that come together are handed on as one, for each copies what is there of it."""
         self._silent_bytes = 0
+        self._body_pieces += 1
         self._count_body(len(body))
-        super().on_body(body)
+        self._pieces.append(body)
 
     def on_message_complete(self) -> None:
         """The request is complete, and its sender owes nothing."""
+        self._hand_on()
         self._silent_bytes = 0
         self._wait(None)
         super().on_message_complete()
@@ -227,6 +233,7 @@ class PortalProtocol(HttpToolsProtocol):
                 self.send_400_response("Invalid HTTP request received.")
             else:
                 super().data_received(piece)
+                self._hand_on()
         if self._unparsed and not self.transport.is_closing():
             self.flow.pause_reading()
 
@@ -244,9 +251,14 @@ class PortalProtocol(HttpToolsProtocol):
         elif not self.transport.is_closing():
             self.transport.close()
 
+    def _hand_on(self) -> None:
+        if self._pieces:
+            body, self._pieces = b"".join(self._pieces), []
+            super().on_body(body)
+
     def _count_body(self, size: int) -> None:
         self._body_bytes += size
-        if self._body_bytes > MAX_BODY_BYTES:
+        if self._body_bytes > MAX_BODY_BYTES or self._body_pieces > MAX_BODY_PIECES:
             self._body_refused = True
             raise BodyTooLarge("the body is too large")
 

@@ -13,6 +13,7 @@ import threading
 from typing import Any, Final
 
 from gateway.http.handshakes import TlsError
+from gateway.http.lanes import Lane
 from gateway.http.tlsconnection import TlsEnd
 
 _RECORD: Final = 16 * 1024
@@ -115,14 +116,15 @@ class _ClientEnd(TlsEnd):
         session: ClientSession,
         loop: asyncio.AbstractEventLoop,
         over: asyncio.Future[None],
+        lane: Lane,
     ) -> None:
-        super().__init__(inner, session, loop)
+        super().__init__(inner, session, loop, lane)
         self._over: asyncio.Future[None] | None = over
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin the handshake."""
         super().connection_made(transport)
-        self.data_received(b"")
+        self._decrypt(b"")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nobody is there any more."""
@@ -149,7 +151,7 @@ class _ClientEnd(TlsEnd):
 
 
 async def connect(
-    inner: asyncio.Protocol, address: tuple[str, int], context: ssl.SSLContext, server_name: str
+    inner: asyncio.Protocol, address: tuple[str, int], context: ssl.SSLContext, server_name: str, lane: Lane
 ) -> TlsEnd:
     """The transport of ``inner``, once whoever is there has shown to be ``server_name``.
 
@@ -157,7 +159,7 @@ async def connect(
     """
     loop = asyncio.get_running_loop()
     over: asyncio.Future[None] = loop.create_future()
-    end = _ClientEnd(inner, ClientSession(context, server_name), loop, over)
+    end = _ClientEnd(inner, ClientSession(context, server_name), loop, over, lane)
     await loop.create_connection(lambda: end, *address)
     try:
         await over

@@ -16,7 +16,7 @@ from uvicorn.server import ServerState
 
 from gateway.http.handshakes import Trust
 from gateway.http.keepalive import ends_unread
-from gateway.http.requestresponse import RequestResponseCycle
+from gateway.http.requestresponse import RequestResponseCycle, target_of
 from gateway.http.tls import ServerTls
 from gateway.http.tlsconnection import TlsConnection
 
@@ -106,6 +106,7 @@ class GatewayProtocol(asyncio.Protocol):
         "_reading",
         "_server",
         "_silent_bytes",
+        "_steps",
         "_stopping",
         "_task",
         "_tls",
@@ -143,7 +144,7 @@ class GatewayProtocol(asyncio.Protocol):
         self._stopping = False
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
-        self._silent_bytes = 0
+        self._silent_bytes = self._steps = 0
         self._in_head = True
         self._upgrading = False
         self._expects_continue = False
@@ -177,9 +178,12 @@ class GatewayProtocol(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse, as far as nobody has to wait."""
+        self._steps = 0
         # Bytes that are left over come first. There are some only until reading has been paused: the join stays small.
         self._unparsed = memoryview(data if self._unparsed is None else b"".join((self._unparsed, data)))
         self._parse()
+        if isinstance(self._transport, TlsConnection):
+            self._transport.charge(self._steps)
 
     def eof_received(self) -> None:
         """The client sends nothing more: hang up."""
@@ -225,8 +229,11 @@ class GatewayProtocol(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header. What follows a chunked body is none, whatever its name: no proxy has looked at it."""
+        self._steps += 1
         if not self._in_head:
             return
+        if len(self._headers) >= MAX_HEADERS:
+            raise TooLarge("too many headers")
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             self._expects_continue = True
@@ -238,12 +245,10 @@ class GatewayProtocol(asyncio.Protocol):
         """The head is complete: the request is served, or waits for those before it."""
         self._in_head = False
         self._silent_bytes = 0
-        if len(self._headers) > MAX_HEADERS:
-            raise TooLarge("too many headers")
         parser = self._parser
         if self._codings and (self._codings != [b"chunked"] or parser.get_http_version() == "1.0"):
             raise Ambiguous("transfer-encoding: chunked is understood, of HTTP/1.1, and nothing else (RFC 9112, 6.1)")
-        path, query = _target(self._url)
+        path, query = target_of(self._url)
         cycle = RequestResponseCycle(
             self,
             parser.get_method().decode("ascii"),
@@ -268,6 +273,7 @@ class GatewayProtocol(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         """A piece of the body of the request that came last."""
         self._silent_bytes = 0
+        self._steps += 1
         cycle = self._newest
         if cycle is not None:
             cycle.feed_data(body)
@@ -488,12 +494,3 @@ class GatewayProtocol(asyncio.Protocol):
             # It came behind a good request, which is still answered.
             cycle.keep_alive = False
             self.pause_reading()
-
-
-def _target(url: bytes) -> tuple[bytes, bytes]:
-    """Path and query of a request's target, absolute ones included (RFC 9112, 3.2)."""
-    if url.startswith(b"/"):
-        path, _, query = url.partition(b"#")[0].partition(b"?")
-        return path, query
-    parsed = httptools.parse_url(url)
-    return parsed.path or b"/", parsed.query or b""

@@ -13,6 +13,10 @@ from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Final, Protocol
 
+import httptools
+
+from gateway.http.lanes import OVERHEAD
+
 HIGH_WATER: Final = 64 * 1024
 """Bytes of a body that wait to be taken before the client has to wait."""
 
@@ -170,7 +174,7 @@ class RequestResponseCycle:
         if self.response_complete:
             return
         self._chunks.append(data)
-        self._size += len(data)
+        self._size += len(data) + OVERHEAD
         if self._size > HIGH_WATER:
             self._transport.pause_reading()
         self._wake()
@@ -357,3 +361,12 @@ def header_line(name: bytes, value: bytes) -> bytes:
 def chunk(data: bytes) -> bytes:
     """One chunk of a body (RFC 9112, 7.1)."""
     return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def target_of(url: bytes) -> tuple[bytes, bytes]:
+    """Path and query of a request's target, absolute ones included (RFC 9112, 3.2)."""
+    if url.startswith(b"/"):
+        path, _, query = url.partition(b"#")[0].partition(b"?")
+        return path, query
+    parsed = httptools.parse_url(url)
+    return parsed.path or b"/", parsed.query or b""

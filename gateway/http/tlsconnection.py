@@ -10,6 +10,7 @@ import asyncio
 from typing import Any, Final, Protocol
 
 from gateway.http.handshakes import Session, TlsError, Trust
+from gateway.http.lanes import STEPS, Lane
 
 HANDSHAKE_SECONDS: Final = 15.0
 """How long a client may take for the handshake."""
@@ -19,6 +20,18 @@ GOODBYE_SECONDS: Final = 1.0
 
 LAST_WORDS_SECONDS: Final = 30.0
 """How long it may go on sending then: who is refused for the length of a body reads that once all of it is sent."""
+
+_PIECE: Final = 16 * 1024
+"""Bytes that are decrypted, and passed on, at a time: what a record brings."""
+
+_SMALL_PIECE: Final = 2 * 1024
+"""And of whoever has just said little in many: that costs no turn much more than it may."""
+
+_HEAD: Final = 5
+"""Bytes before each record: the last two say how many follow (RFC 8446, 5.1)."""
+
+_SILENT: Final = 32
+"""Bytes of a record that said nothing, for which a step is charged: there may be so many messages to TLS itself in it."""
 
 _METHODS: Final = (b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO", b"PATCH", b"DELET")
 _NO_TLS: Final = (
@@ -54,23 +67,74 @@ class Shaking(Protocol):
         ...
 
 
+class _Records:
+    """Counts the records of one direction."""
+
+    __slots__ = ("_head", "_left", "_size")
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._left = self._size = 0
+
+    def feed(self, data: bytes) -> tuple[int, int]:
+        """How many end in ``data``, and how many bytes those have."""
+        if self._head:
+            data, self._head = self._head + data, b""
+        end, number, size = self._left, 0, 0
+        while end <= len(data):
+            if self._size:
+                number += 1
+                size += self._size
+                self._size = 0
+            if len(data) - end < _HEAD:
+                self._head, self._left = data[end:], 0
+                return number, size
+            self._size = _HEAD + int.from_bytes(data[end + 3 : end + _HEAD])
+            end += self._size
+        self._left = end - len(data)
+        return number, size
+
+
 class TlsEnd(asyncio.Protocol):
     """One end of a connection: a protocol to the socket, and the transport of ``inner``, which hears of it after the handshake.
 
-    1. ``data_received``: the handshake, then what the other side says. When ``inner`` pauses reading, what has come with
-       the same bytes still reaches it.
+    1. ``data_received``: the handshake, then what the other side says, a record's worth at a time and no further once
+       ``inner`` has paused reading. Records, and what ``inner`` is ``charged`` for, are counted: what is left after
+       ``STEPS`` of them waits for a turn in the ``lane``, and the socket with it.
     2. ``close``: the other side is told, and what was written is sent. Only then is the socket's writing half shut, and
        what still comes is thrown away until the other side hangs up, or has neither taken nor sent anything for
        ``GOODBYE_SECONDS``, or sends for more than ``LAST_WORDS_SECONDS``: a socket that is closed with bytes unread takes
        back what is on its way.
     """
 
-    __slots__ = ("_clock", "_closing", "_inner", "_last", "_left", "_loop", "_session", "_shaken", "_socket", "_speaks")
+    __slots__ = (
+        "_clock",
+        "_closing",
+        "_decrypted",
+        "_inner",
+        "_lane",
+        "_last",
+        "_left",
+        "_loop",
+        "_passed_on",
+        "_paused",
+        "_reading",
+        "_records",
+        "_said",
+        "_session",
+        "_shaken",
+        "_socket",
+        "_speaks",
+        "_steps",
+        "_unread",
+        "_waits",
+    )
 
-    def __init__(self, inner: asyncio.Protocol, session: Shaking, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, inner: asyncio.Protocol, session: Shaking, loop: asyncio.AbstractEventLoop, lane: Lane) -> None:
         self._session = session
         self._inner = inner
         self._loop = loop
+        self._lane = lane
         self._socket: Any = None
         self._clock: asyncio.TimerHandle | None = None
         self._shaken = False
@@ -78,6 +142,15 @@ class TlsEnd(asyncio.Protocol):
         self._left = 0
         self._speaks = False
         self._last = 0.0
+        self._said: bytes | memoryview = b""
+        self._unread: bytes | memoryview = b""
+        self._decrypted = self._passed_on = _PIECE
+        """Bytes of the next piece, of either kind."""
+        self._records = _Records()
+        self._steps = 0
+        self._reading = True
+        self._paused = self._waits = False
+        """Whether ``inner`` wants nothing now, and whether there will be another turn."""
 
     # What the socket tells.
 
@@ -86,21 +159,14 @@ class TlsEnd(asyncio.Protocol):
         self._socket = transport
 
     def data_received(self, data: bytes) -> None:
-        """Decrypt, and pass on."""
+        """Decrypt, and pass on, as far as one turn goes."""
         if self._closing:
             self._speaks = True
             return
-        session = self._session
-        try:
-            said = session.receive(data) if self._shaken else self._shake(data)
-        except TlsError as error:
-            self._socket.write(self._words(data, error))
-            self._hang_up()
-            return
-        if said:
-            self._inner.data_received(said)
-        if session.ended:
-            self.close()
+        # What is left over comes first. There is some only until the socket pauses: the join stays small.
+        self._unread = b"".join((self._unread, data)) if self._unread else data
+        if not (self._paused or self._waits):
+            self._read()
 
     def eof_received(self) -> None:
         """The other side sends nothing more: hang up."""
@@ -109,6 +175,7 @@ class TlsEnd(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Nobody is there any more."""
         self._closing = True
+        self._said = self._unread = b""
         self._stop_clock()
         if self._shaken:
             self._inner.connection_lost(exc)
@@ -135,6 +202,7 @@ class TlsEnd(asyncio.Protocol):
         if self.is_closing():
             return
         self._closing = True
+        self._said = self._unread = b""
         self._socket.write(self._session.end())
         self._socket.write_eof()
         # The other side's end is to be seen.
@@ -144,6 +212,7 @@ class TlsEnd(asyncio.Protocol):
     def abort(self) -> None:
         """Hang up at once."""
         self._closing = True
+        self._said = self._unread = b""
         self._socket.abort()
 
     def is_closing(self) -> bool:
@@ -152,15 +221,80 @@ class TlsEnd(asyncio.Protocol):
 
     def pause_reading(self) -> None:
         """Let the other side wait."""
-        self._socket.pause_reading()
+        self._paused = True
+        self._let_read()
 
     def resume_reading(self) -> None:
         """Take more of what the other side sends."""
-        self._socket.resume_reading()
+        self._paused = False
+        if (self._said or self._unread) and not self._waits:
+            self._waits = True
+            self._loop.call_soon(self._go_on)
+        self._let_read()
+
+    def charge(self, steps: int) -> None:
+        """What ``inner`` has just been told has cost so many steps."""
+        self._steps += steps
+
+    async def turn(self) -> None:
+        """Wait for another turn, where what has been told takes more than one."""
+        await self._lane.turn()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """See ``asyncio.BaseTransport``."""
         return self._socket.get_extra_info(name, default)
+
+    def _go_on(self) -> None:
+        self._waits = False
+        if not self._paused:
+            self._read()
+
+    def _read(self) -> None:
+        """Go through what has come for as many steps as a turn has."""
+        self._steps = 0
+        while (self._said or self._unread) and self._steps < STEPS and not (self._paused or self.is_closing()):
+            before = self._steps
+            if self._said:
+                size = self._passed_on
+                said, self._said = _cut(self._said, size)
+                self._inner.data_received(said)
+                self._passed_on = _next_piece(size, self._steps - before)
+            else:
+                size = self._decrypted
+                data, self._unread = _cut(self._unread, size)
+                self._decrypt(data)
+                self._decrypted = _next_piece(size, self._steps - before)
+            if self._session.ended and not self._said:
+                self.close()
+        if self.is_closing():
+            self._said = self._unread = b""
+            return
+        if self._steps >= STEPS and not self._waits:
+            self._waits = True
+            self._lane.wait(self._go_on)
+        self._let_read()
+
+    def _let_read(self) -> None:
+        """Have the socket read where nothing that has come waits."""
+        reading = not (self._paused or self._waits or self._said or self._unread)
+        if reading != self._reading and not self.is_closing():
+            self._reading = reading
+            if reading:
+                self._socket.resume_reading()
+            else:
+                self._socket.pause_reading()
+
+    def _decrypt(self, data: bytes) -> None:
+        session = self._session
+        number, size = self._records.feed(data)
+        try:
+            said = session.receive(data) if self._shaken else self._shake(data)
+        except TlsError as error:
+            self._socket.write(self._words(data, error))
+            self._hang_up()
+            return
+        self._steps += number + max(0, size - len(said)) // _SILENT
+        self._said = said
 
     def _shake(self, data: bytes) -> bytes:
         """Go on with the handshake; what the other side has said behind it."""
@@ -216,11 +350,12 @@ class TlsConnection(TlsEnd):
         trust: Trust,
         loop: asyncio.AbstractEventLoop,
         shaking: set[TlsConnection],
+        lane: Lane,
     ) -> None:
         """``shaking`` holds the connection while its handshake goes on."""
         self.session = Session(trust)
         self._shaking = shaking
-        super().__init__(inner, self.session, loop)
+        super().__init__(inner, self.session, loop, lane)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the handshake, not for ever."""
@@ -241,3 +376,16 @@ class TlsConnection(TlsEnd):
         if not self._shaken and data.startswith(_METHODS):
             return _NO_TLS
         return super()._words(data, error)
+
+
+def _cut(data: bytes | memoryview, size: int) -> tuple[bytes, bytes | memoryview]:
+    """The first bytes, and the rest."""
+    if len(data) <= size:
+        return bytes(data), b""
+    whole = memoryview(data)
+    return bytes(whole[:size]), whole[size:]
+
+
+def _next_piece(size: int, steps: int) -> int:
+    """How large the next piece may be, of whoever has taken so many steps for one of this size."""
+    return _SMALL_PIECE if steps * _PIECE > STEPS * size else _PIECE

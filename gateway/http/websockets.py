@@ -18,6 +18,8 @@ import orjson
 from gateway.http.messages import ClientLeft, Headers, Request, Stream
 from kube.requests.status import BadRequest, Forbidden, StatusError
 
+PROTOCOLS: Final = b"sec-websocket-protocol"
+
 TEXT: Final = 1
 BINARY: Final = 2
 _CLOSE: Final = 8
@@ -41,7 +43,7 @@ _FIN: Final = 0x80
 _MASKED: Final = 0x80
 _CONTROL_MAX: Final = 125
 _REASON_MAX: Final = _CONTROL_MAX - 2
-_FRAMES_MAX: Final = 512
+_FRAMES_MAX: Final = 64
 """Frames of one piece that are looked at: each takes a turn of a loop, and a watch's client has nothing to say."""
 
 _LEFT_OUT: Final = " … ".encode()
@@ -80,20 +82,22 @@ def handshake(request: Request) -> Headers:
     if size != _KEY_BYTES:
         raise BadRequest("a WebSocket is opened with the header Sec-WebSocket-Key: 16 bytes in base64")
     accept = base64.b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest())
-    offered = (
-        each.strip()
-        for name, value in request.raw_headers
-        if name == b"sec-websocket-protocol"
-        for each in value.split(b",")
-    )
-    # Browsers end a connection whose server takes none of what they offer; what a watch says is the same by any name.
-    chosen = next((each for each in offered if each and not each.lower().startswith(_BEARER)), b"")
+    chosen = subprotocol(request.raw_headers)
     return (
         (b"connection", b"Upgrade"),
         (b"upgrade", b"websocket"),
         (b"sec-websocket-accept", accept),
-        *(((b"sec-websocket-protocol", chosen),) if chosen else ()),
+        *(((PROTOCOLS, chosen),) if chosen else ()),
     )
+
+
+def subprotocol(headers: Headers) -> bytes:
+    """The first that is offered for a watch; empty where none is.
+
+    Browsers end a connection whose server takes none of what they offer; what a watch says is the same by any name.
+    """
+    offered = (each.strip() for name, value in headers if name == PROTOCOLS for each in value.split(b","))
+    return next((each for each in offered if each and not each.lower().startswith(_BEARER)), b"")
 
 
 def messages(stream: Stream, agreed: Headers, write: Callable[[bytes], bool]) -> Stream:
@@ -200,8 +204,9 @@ class ClientFrames:
         self._mask = head[-4:]
 
     def _answer(self) -> bytes:
-        said = bytes(byte ^ self._mask[place % 4] for place, byte in enumerate(self._payload))
-        self._payload = b""
+        size, self._payload, said = len(self._payload), b"", self._payload
+        mask = (self._mask * (size // 4 + 1))[:size]
+        said = (int.from_bytes(said) ^ int.from_bytes(mask)).to_bytes(size)
         if self._opcode == _CLOSE:
             # A code has two bytes.
             raise Farewell(frame(_CLOSE, said[:2]) if len(said) != 1 else _closing(_PROTOCOL_ERROR))

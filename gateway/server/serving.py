@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 import uvicorn
 from uvicorn.server import ServerState
 
+from gateway.http.lanes import Lane
 from gateway.http.protocol import GatewayProtocol
 from gateway.http.servers import BACKLOG, OrderlyServer
 from gateway.http.tls import ServerTls
@@ -30,6 +31,8 @@ class Connections:
         self.tls = tls
         self.shaking: set[TlsConnection] = set()
         """Connections whose handshake goes on."""
+        self.lane = Lane()
+        """Of the clients that speak in small pieces."""
 
     def __call__(
         self,
@@ -41,7 +44,7 @@ class Connections:
         """The protocol of a new connection."""
         loop = _loop or asyncio.get_running_loop()
         spoken = GatewayProtocol(config, server_state, app_state, loop, tls=self.tls)
-        return TlsConnection(spoken, self.tls.trust, loop, self.shaking)
+        return TlsConnection(spoken, self.tls.trust, loop, self.shaking, self.lane)
 
 
 def configure(application: Application, connections: Connections, *, workers: int = 1) -> uvicorn.Config:

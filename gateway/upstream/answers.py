@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 import orjson
 
+from gateway.http.lanes import STEPS
 from gateway.upstream.client import Answer, BadGateway, ShareTaken
 from kube.requests.decoding import count_values
 
@@ -161,6 +162,19 @@ def _decoded(data: bytes, cluster: str) -> dict[str, Any]:
     return body
 
 
+class Lines(Protocol):
+    """What brings lines: see ``Answer``."""
+
+    @property
+    def chunks(self) -> AsyncIterator[bytes]:
+        """What has come, piece by piece."""
+        ...
+
+    async def turn(self) -> None:
+        """Wait for another turn."""
+        ...
+
+
 async def whole(answer: Answer, cluster: str, room: Room) -> bytes:
     """An answer's body; the answer is closed. Raises ``BadGateway`` for more than there is room for."""
     pieces = []
@@ -173,16 +187,17 @@ async def whole(answer: Answer, cluster: str, room: Room) -> bytes:
     return b"".join(pieces)
 
 
-async def lines(chunks: AsyncIterator[bytes], cluster: str, share: Share | None = None) -> AsyncGenerator[bytes, None]:
+async def lines(answer: Lines, cluster: str, share: Share | None = None) -> AsyncGenerator[bytes, None]:
     """The lines of a stream, without their ends and those that are empty, in whatever pieces they come.
 
+    After so many as one turn has steps another is waited for: an event may be as short as its end.
     A long one counts in the ``share`` until the next is asked for. Raises ``BadGateway`` for one that does not end, and
     ``ShareTaken``.
     """
     share = share or Share()
-    rest = bytearray()
+    rest, steps = bytearray(), 0
     try:
-        async for chunk in chunks:
+        async for chunk in answer.chunks:
             # Taken apart as it is read: nothing that was read waits for what comes next.
             pieces = chunk.split(b"\n")[::-1]
             del chunk
@@ -193,6 +208,9 @@ async def lines(chunks: AsyncIterator[bytes], cluster: str, share: Share | None 
                 share.resize(len(rest))
             while pieces:
                 line, rest = bytes(rest), bytearray(pieces.pop())
+                steps += 1
+                if steps % STEPS == 0:
+                    await answer.turn()
                 if line:
                     yield line
                 if len(line) > SHORT:

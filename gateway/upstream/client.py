@@ -18,9 +18,11 @@ from urllib.parse import urlsplit
 from audit import tracing
 from gateway.http.clienttls import connect
 from gateway.http.keepalive import keep_alive
+from gateway.http.lanes import Lane
 from gateway.http.messages import Headers
 from gateway.upstream.availability import Availability
-from gateway.upstream.connection import BrokenExchange, Connection, Exchange
+from gateway.upstream.connection import Connection
+from gateway.upstream.exchange import BrokenExchange, Exchange, UpgradeRefused
 from gateway.upstream.headers import UnfitHeader, incoming, outgoing, require_fit
 from gateway.upstream.tunnel import Tunnel, agreed
 from kube.requests.status import BadRequest, ServiceUnavailable, StatusError, Timeout, TooManyRequests
@@ -93,6 +95,10 @@ class Answer:
         """The body, piece by piece as it comes; to stop reading makes the cluster wait."""
         return self._exchange
 
+    async def turn(self) -> None:
+        """Wait for another turn, for whoever reads the body in many small parts."""
+        await self._exchange.turn()
+
     def read_nowait(self) -> bytes | None:
         """The whole body if it has come already, so that head and body can be passed on together."""
         return self._exchange.read_nowait() if self._exchange.complete else None
@@ -126,6 +132,7 @@ class Upstream:
         self._server_name = cluster.tls_server_name or url.hostname
         self._availability = Availability(self._limits.rest_seconds)
         self._open: set[Connection] = set()
+        self._lane = Lane()
         self._connecting = 0
         self._held: Counter[str] = Counter()
         """The connections by the tenants that hold them, those that are being made included."""
@@ -212,6 +219,11 @@ class Upstream:
             answered = await exchange.wait_for_head()
             if exchange.status == 101:
                 return Tunnel(agreed(protocol, headers, answered), exchange, connection)
+        except UpgradeRefused as refused:
+            raise BadRequest(
+                f'the cluster "{self.cluster.name}" does not open this connection ({refused.status}): '
+                "offer a subprotocol that it speaks"
+            ) from None
         except BrokenExchange as error:
             exchange.abort()
             raise self._failure(error) from None
@@ -296,7 +308,7 @@ class Upstream:
         self._held[tenant] += 1
         try:
             async with asyncio.timeout(limits.connect_seconds):
-                transport = await connect(connection, self._address, self._tls, self._server_name)
+                transport = await connect(connection, self._address, self._tls, self._server_name, self._lane)
         except (OSError, TimeoutError, ValueError) as error:
             # What a certificate that does not verify says is for operators: the client can do nothing about it.
             logger.warning("the cluster %s cannot be reached: %s", name, type(error).__name__)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
 import httptools
 
 from gateway.http.messages import Headers
 from gateway.http.requestresponse import HIGH_WATER
+from gateway.http.tlsconnection import TlsEnd
+from gateway.upstream.exchange import BrokenExchange, Exchange, UpgradeRefused
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 MAX_HEADERS: Final = 128
@@ -27,16 +28,10 @@ MAX_SILENT_BYTES: Final = 512 * 1024
 _NOTHING: Final = memoryview(b"")
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _WITHOUT_BODY: Final = (204, 304)
+_REFUSALS: Final = (400, 403)
+"""What API servers and kubelets answer to a WebSocket that they do not agree to, and hang up: no length says where it ends."""
+
 _CLOSED: Final = "it closed the connection"
-
-
-class BrokenExchange(Exception):
-    """There is no answer, or no rest of one; the text says why. ``unseen`` is set when no byte of an answer has come."""
-
-    def __init__(self, why: str, *, unseen: bool = False, late: bool = False) -> None:
-        super().__init__(why)
-        self.unseen = unseen
-        self.late = late
 
 
 class Owner(Protocol):
@@ -55,140 +50,8 @@ class Owner(Protocol):
         ...
 
 
-class Exchange:
-    """One request's answer, as it comes: the head once ``wait_for_head`` has returned, then the body piece by piece.
-
-    As an iterator it yields whatever has come since, and raises what ``told`` makes of the reason in place of a body's
-    missing rest. Thousands are waited for at once: a generator for each would cost as much as all that is here.
-    ``patience`` is how many seconds all waits together may last, so that no drip of bytes prolongs it; ``None`` is for
-    answers that may pause.
-    """
-
-    __slots__ = (
-        "_chunks",
-        "_connection",
-        "_error",
-        "_headers",
-        "_size",
-        "_waiter",
-        "complete",
-        "length",
-        "patience",
-        "status",
-        "told",
-    )
-
-    def __init__(self, connection: Connection, patience: float | None) -> None:
-        self._connection = connection
-        self.patience = patience
-        self.told: Callable[[BrokenExchange], Exception] = _as_it_is
-        self.status = 0
-        self.length: int | None = None
-        self.complete = False
-        self._headers: Headers = ()
-        self._chunks: list[bytes] = []
-        self._size = 0
-        self._error: BrokenExchange | None = None
-        self._waiter: asyncio.Future[None] | None = None
-
-    # What the connection tells.
-
-    def feed_head(self, status: int, headers: Headers, length: int | None) -> None:
-        """The head is there."""
-        self.status, self._headers, self.length = status, headers, length
-        self._wake()
-
-    def feed_data(self, data: bytes) -> None:
-        """More of the body is there; the cluster waits once enough of it does."""
-        self._chunks.append(data)
-        self._size += len(data)
-        if self._size > HIGH_WATER:
-            self._connection.pause_reading()
-        self._wake()
-
-    def feed_eof(self) -> None:
-        """All of the body is there."""
-        self.complete = True
-        self._wake()
-
-    def fail(self, error: BrokenExchange) -> None:
-        """Nothing more will come."""
-        if not self.complete and self._error is None:
-            self._error = error
-            self._wake()
-
-    # What the reader asks for.
-
-    async def wait_for_head(self) -> Headers:
-        """Wait for the head; its headers, which are kept by whoever asks, once. Raises ``BrokenExchange``."""
-        while not self.status:
-            if self._error is not None:
-                raise self._error
-            await self._change()
-        headers, self._headers = self._headers, ()
-        return headers
-
-    def read_nowait(self) -> bytes:
-        """What has come of the body and has not been taken yet."""
-        chunks, self._chunks, self._size = self._chunks, [], 0
-        self._connection.resume_reading(self)
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-
-    def __aiter__(self) -> Exchange:
-        return self
-
-    async def __anext__(self) -> bytes:
-        while not self._chunks:
-            if self.complete:
-                raise StopAsyncIteration
-            if self._error is not None:
-                raise self.told(self._error) from None
-            await self._change()
-        return self.read_nowait()
-
-    async def aclose(self) -> None:
-        """Give the answer up, as ``abort``: what asyncio calls when a loop over the body ends early."""
-        self.abort()
-
-    def interrupt(self) -> None:
-        """Let whoever waits for more go, with ``BrokenExchange``."""
-        self.fail(BrokenExchange("it is no longer wanted"))
-
-    def abort(self) -> None:
-        """No more is wanted: the connection ends with an exchange that has not ended."""
-        if not self.complete:
-            self._connection.abort()
-
-    def _change(self) -> Awaitable[None]:
-        self._waiter = asyncio.get_running_loop().create_future()
-        return self._waiter if self.patience is None else self._patiently(self._waiter, self.patience)
-
-    async def _patiently(self, waiter: asyncio.Future[None], patience: float) -> None:
-        loop = asyncio.get_running_loop()
-        timer = loop.call_later(patience, self._run_out)
-        try:
-            await waiter
-        finally:
-            # Unless the answer turned out to be one that may pause.
-            if self.patience is not None:
-                self.patience = max(0.0, timer.when() - loop.time())
-            timer.cancel()
-
-    def _run_out(self) -> None:
-        self.fail(BrokenExchange("it did not answer in time", late=True))
-        self._connection.abort()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-
-def _as_it_is(error: BrokenExchange) -> Exception:
-    return error
-
-
 class Connection(asyncio.Protocol):
-    """One connection, made by ``loop.create_connection``; used again while ``usable``.
+    """One connection, made by ``gateway.http.clienttls.connect``; used again while ``usable``.
 
     1. ``begin`` writes a request and makes its exchange.
     2. ``data_received`` parses. The head is checked before anybody sees it, and whatever is wrong fails the exchange and
@@ -208,6 +71,8 @@ class Connection(asyncio.Protocol):
         "_keep_alive",
         "_owner",
         "_parser",
+        "_pieces",
+        "_pieces_seen",
         "_raw",
         "_reading",
         "_redirects",
@@ -226,7 +91,7 @@ class Connection(asyncio.Protocol):
         self.tenant = tenant
         """Who holds it; nobody while it is idle."""
         self._parser: Any = httptools.HttpResponseParser(self)
-        self._transport: asyncio.Transport | None = None
+        self._transport: TlsEnd | None = None
         self._exchange: Exchange | None = None
         self._upgrade = self._redirects = self._bodiless = False
         self._raw = False
@@ -236,6 +101,8 @@ class Connection(asyncio.Protocol):
         self._headers: list[tuple[bytes, bytes]] = []
         self._head_bytes = 0
         self._silent_bytes = 0
+        self._pieces: list[bytes] = []
+        self._pieces_seen = 0
         self._interim = 0
         self._in_head = True
         self._in_interim = False
@@ -279,7 +146,7 @@ class Connection(asyncio.Protocol):
 
     # What the transport tells.
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: TlsEnd) -> None:  # type: ignore[override]
         """It is there."""
         self._transport = transport
         self._owner.on_made(self)
@@ -296,8 +163,10 @@ class Connection(asyncio.Protocol):
             return
         self._seen = True
         self._silent_bytes += len(data)
+        self._pieces_seen = 0
         try:
             self._parser.feed_data(data)
+            self._hand_on()
             if self._silent_bytes > MAX_SILENT_BYTES:
                 raise BrokenExchange("a header or what stands between chunks does not end")
         except httptools.HttpParserUpgrade as switched:
@@ -310,6 +179,8 @@ class Connection(asyncio.Protocol):
                 exchange, cause if isinstance(cause, BrokenExchange) else BrokenExchange("what it sends is not HTTP")
             )
         else:
+            if self._transport is not None:
+                self._transport.charge(self._pieces_seen)
             if exchange.complete:
                 self._release()
 
@@ -346,6 +217,7 @@ class Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Count a header. What follows a body is none."""
+        self._pieces_seen += 1
         self._head_bytes += len(name) + len(value)
         if self._head_bytes > MAX_HEAD_BYTES or len(self._headers) >= MAX_HEADERS:
             raise BrokenExchange("its headers do not end")
@@ -366,6 +238,8 @@ class Connection(asyncio.Protocol):
             # The exchange hears of it once it is known where the other protocol begins.
             self._in_head = False
         elif self._exchange is not None:
+            if self._upgrade and status in _REFUSALS and not _has_end(headers):
+                raise UpgradeRefused(status)
             length = _checked(status, headers, redirects=self._redirects, bodiless=self._bodiless)
             self._in_head = False
             # The parser knows of no method, and would take the next answer for a body that never comes.
@@ -376,15 +250,12 @@ class Connection(asyncio.Protocol):
                 self._exchange.feed_eof()
 
     def on_body(self, body: bytes) -> None:
-        """A piece of the body."""
-        self._silent_bytes = 0
-        if self._bodiless:
-            raise BrokenExchange("it sends a body that nobody asked for")
-        if self._exchange is not None:
-            self._exchange.feed_data(body)
+        """A piece of the body: whoever waits is told once of all that have come together, however many they are."""
+        self._pieces.append(body)
 
     def on_message_complete(self) -> None:
         """An answer is complete; after an interim one another follows."""
+        self._hand_on()
         self._silent_bytes = 0
         if self._in_interim:
             self._begin_head()
@@ -421,6 +292,10 @@ class Connection(asyncio.Protocol):
             if not self._transport.is_closing():
                 self._transport.resume_reading()
 
+    async def turn(self) -> None:
+        """Wait for another turn of those that this cluster has; for one of the loop's once the connection has gone."""
+        await (self._transport.turn() if self._transport is not None else asyncio.sleep(0))
+
     def close(self) -> None:
         """Send what is written and hang up."""
         if self._transport is not None:
@@ -438,6 +313,18 @@ class Connection(asyncio.Protocol):
             # A view of nothing would keep the whole request.
             self._unsent = rest or _NOTHING
             self.write_nowait(piece)
+
+    def _hand_on(self) -> None:
+        """The pieces of the body that have come together, as one."""
+        if not self._pieces:
+            return
+        pieces, self._pieces = self._pieces, []
+        self._pieces_seen += len(pieces)
+        self._silent_bytes = 0
+        if self._bodiless:
+            raise BrokenExchange("it sends a body that nobody asked for")
+        if self._exchange is not None:
+            self._exchange.feed_data(pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
     def _begin_head(self) -> None:
         self._headers = []
@@ -461,6 +348,9 @@ class Connection(asyncio.Protocol):
             exchange.feed_data(rest)
 
     def _break(self, exchange: Exchange, error: BrokenExchange) -> None:
+        if not self._bodiless:
+            # What came before it is what was asked for.
+            self._hand_on()
         exchange.fail(error)
         self.abort()
 
@@ -475,6 +365,10 @@ class Connection(asyncio.Protocol):
             self._reading = True
             transport.resume_reading()
         self._owner.on_idle(self)
+
+
+def _has_end(headers: Headers) -> bool:
+    return any(name in (b"content-length", b"transfer-encoding") for name, _ in headers)
 
 
 def _checked(status: int, headers: Headers, *, redirects: bool, bodiless: bool) -> int | None:

@@ -22,8 +22,8 @@ _WITH_ERROR_CHANNEL: Final = frozenset({b"v4.channel.k8s.io", b"v5.channel.k8s.i
 class LastWords(Protocol):
     """What the client of one stream is told at its end, in the form in which it has been spoken to so far."""
 
-    def see(self, data: bytes) -> None:
-        """This has been sent."""
+    def see(self, data: bytes) -> int:
+        """This has been sent; how many steps it took to look at it."""
         ...
 
     def say(self, error: StatusError) -> bytes:
@@ -36,8 +36,9 @@ class NoWords:
 
     __slots__ = ()
 
-    def see(self, data: bytes) -> None:
+    def see(self, data: bytes) -> int:  # noqa: ARG002
         """See ``LastWords``."""
+        return 0
 
     def say(self, error: StatusError) -> bytes:  # noqa: ARG002
         """See ``LastWords``."""
@@ -50,9 +51,10 @@ class _Lines:
     def __init__(self) -> None:
         self._between = True
 
-    def see(self, data: bytes) -> None:
+    def see(self, data: bytes) -> int:
         """See ``LastWords``."""
         self._between = data.endswith(b"\n")
+        return 1
 
 
 class WatchWords(_Lines):
@@ -92,7 +94,7 @@ class WebSocketWords:
         self._frames = 0
         self._lost = False
 
-    def see(self, data: bytes) -> None:
+    def see(self, data: bytes) -> int:
         """Follow the frames (RFC 6455, 5.2), until too many come at once: honest ones hold more than their heads."""
         position = self._frames = 0
         while position < len(data) and not self._lost:
@@ -106,6 +108,7 @@ class WebSocketWords:
             position += lacking
             if len(self._head) == head_size(self._head):
                 self._begin_payload()
+        return self._frames
 
     def say(self, error: StatusError) -> bytes:
         """See ``LastWords``."""

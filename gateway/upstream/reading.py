@@ -104,8 +104,8 @@ async def read_events(
     way = Way(*clusters.as_gateway(cluster))
     answer = _require_done(await _get(way, f"{path}?{query}", long_running=True))
     room = Room()
-    async with contextlib.aclosing(answer.chunks) as chunks:  # type: ignore[type-var]
-        async for line in lines(chunks, cluster):
+    async with contextlib.aclosing(answer.chunks):  # type: ignore[type-var]
+        async for line in lines(answer, cluster):
             room.take(len(line), cluster)
             event = _checked(room.decode(line, cluster))
             item = event.get("object")

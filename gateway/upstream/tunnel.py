@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from gateway.http.messages import Headers
-from gateway.upstream.connection import BrokenExchange, Connection, Exchange
+from gateway.upstream.connection import Connection
+from gateway.upstream.exchange import BrokenExchange, Exchange
 from gateway.upstream.headers import incoming
 
 
@@ -26,6 +27,10 @@ class Tunnel:
     def chunks(self) -> AsyncIterator[bytes]:
         """Whatever the cluster sends until it hangs up. It waits while nobody reads."""
         return self._exchange
+
+    async def turn(self) -> None:
+        """Wait for another turn, for whoever reads what passes in many small parts."""
+        await self._exchange.turn()
 
     async def write(self, data: bytes) -> None:
         """Send, unless it has been interrupted; waits while the cluster does not keep up."""

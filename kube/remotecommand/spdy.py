@@ -27,6 +27,9 @@ _CONTROL_MAX: Final = 16 * 1024
 _HEADERS_MAX: Final = 16 * 1024
 """Bytes of a frame with headers, and of the headers in it: those of Kubernetes have some hundred."""
 
+_STEP: Final = 32
+"""Bytes of headers whose reading counts as a step: some bytes of a frame can bring as many as may be."""
+
 _STREAMS_MAX: Final = 64
 _STREAM_TYPE: Final = b"streamtype"
 _CHANNELS: Final = {b"stdin": STDIN, b"stdout": STDOUT, b"stderr": STDERR, b"error": ERROR, b"resize": RESIZE}
@@ -106,7 +109,8 @@ class SpdyChannels:
                     raise Unreadable("a SPDY frame's headers do not end")
                 if not left:
                     frame, self._control = self._control, b""
-                    self._learn(kind, frame)
+                    for _ in range(self._learn(kind, frame) // _STEP):
+                        yield RESIZE, b""
             yield RESIZE, b""
 
     def received(self, data: bytes) -> Iterator[Piece]:
@@ -118,8 +122,8 @@ class SpdyChannels:
             else:
                 yield self._channels.get(_stream_of(head), STDOUT), piece
 
-    def _learn(self, kind: int, frame: bytes) -> None:
-        """Read the headers; those of every frame, for each is compressed with what came before it."""
+    def _learn(self, kind: int, frame: bytes) -> int:
+        """Read the headers; those of every frame, for each is compressed with what came before it. How long they are."""
         try:
             block = self._inflate.decompress(frame[_BLOCK_AT[kind] :], _HEADERS_MAX)
         except zlib.error:
@@ -134,6 +138,7 @@ class SpdyChannels:
             # As Go reads it: the first of several values.
             named = headers.get(_STREAM_TYPE, b"").partition(b"\0")[0]
             self._channels[stream] = _CHANNELS.get(named, STDOUT)
+        return len(block)
 
 
 def _kind_of(head: bytes) -> int:

@@ -15,7 +15,7 @@ from django.urls import URLResolver, get_resolver
 
 from gateway.http.protocol import MAX_HEADER_BYTES, MAX_HEADERS, PARSED_BYTES
 from portal import protocol
-from portal.protocol import MAX_BODY_BYTES, PortalProtocol
+from portal.protocol import MAX_BODY_BYTES, MAX_BODY_PIECES, PortalProtocol
 from portal.serving import PortalServer
 from tests.portalserver import served_portal
 
@@ -176,6 +176,13 @@ def test_a_body_of_unknown_length_is_refused_where_it_becomes_too_large(portal: 
         )
     assert codes(told_) in ([413], [])
     assert codes(portal.said(GET[:-2] + b"Connection: close\r\n\r\n")) == [200]
+
+
+def test_a_body_in_more_pieces_than_a_network_makes_is_refused(portal: Portal) -> None:
+    """DOS-03: each costs as much as a large one."""
+    start = POST + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+    assert codes(portal.said(start + b"1\r\na\r\n" * (MAX_BODY_PIECES // 2) + b"0\r\n\r\n")) == [403]
+    assert codes(portal.said(start + b"1\r\na\r\n" * (MAX_BODY_PIECES + 1) + b"0\r\n\r\n")) in ([413], [])
 
 
 @pytest.mark.parametrize("end", [b"", b"0\r\n"])

@@ -162,12 +162,12 @@ class _Merger:
             if answer.status != 200:
                 raise refusal(answer.status, b"", placement, _TOLD)
             held = forwarding.share_for(self.runtime, self.request)
-            async with aclosing(lines(answer.chunks, placement.cluster, held)) as found:
+            async with aclosing(lines(answer, placement.cluster, held)) as found:
                 number = 0
                 async for line in found:
                     number += 1
                     if number % _TOGETHER == 0:
-                        await asyncio.sleep(0)
+                        await answer.turn()
                     type_, told = self._read(line, placement)
                     if _is_older(told, version):
                         raise BadGateway(f'the resourceVersion of the cluster "{placement.cluster}" goes back')

@@ -67,7 +67,7 @@ async def forward(runtime: Runtime, request: Request, placement: Placement, rech
     if info.is_proxied:
         answer = await _proxied(runtime, request, placement, role, permit)
     elif is_read_as_messages(request):
-        answer = await _connect(runtime, request, placement, role, _as_of_a_page(request.raw_headers))
+        answer = await _connect(runtime, request, placement, role, as_of_a_page(request))
     elif info.verb in _READS and not info.connects:
         answer = await ask(runtime, request, placement, role, follows=info.is_long_running)
     else:
@@ -273,9 +273,17 @@ async def _connect(
     return await _with_token(runtime, placement, upstream.cluster, role, attempt, proxied=request.info.is_proxied)
 
 
-def _as_of_a_page(headers: Headers) -> Headers:
-    """With the origin that kube-apiserver asks for where it serves watches, whoever it is: whose page it is was looked at here."""
-    return (*(pair for pair in headers if pair[0] != b"origin"), (b"origin", b"https://tenantry"))
+def as_of_a_page(request: Request) -> Headers:
+    """With the origin that kube-apiserver asks for where it serves watches, whoever it is: whose page it is was looked at here.
+
+    For a watch it agrees to one subprotocol, whichever it is, and answers without an end to several in one header.
+    """
+    headers = tuple(pair for pair in request.raw_headers if pair[0] != b"origin")
+    if request.info.verb == "watch":
+        chosen = websockets.subprotocol(headers)
+        headers = tuple(pair for pair in headers if pair[0] != websockets.PROTOCOLS)
+        headers += ((websockets.PROTOCOLS, chosen),) if chosen else ()
+    return (*headers, (b"origin", b"https://tenantry"))
 
 
 def room_for(runtime: Runtime, request: Request) -> Room:

@@ -12,6 +12,7 @@ import orjson
 
 from gateway.filters.standing import begin, require_beginning, require_standing
 from gateway.handlers.placednamespaces.dryruns import refusal_of
+from gateway.http.lanes import STEPS
 from gateway.http.messages import JSON, Headers, Request, Response, Stream
 from gateway.process.runtime import Runtime
 from gateway.process.streams import PROMPT_SECONDS, OpenStream, Recheck
@@ -139,8 +140,10 @@ async def _guarded(
             #    the caller may no longer see.
             if stream.ended.done():
                 break
-            words.see(data)
+            steps = words.see(data)
             yield data
+            if steps > STEPS:
+                await source.turn()
         if stream.ended.done() and (last_word := stream.last_word) is not None:
             raise last_word
     except StatusError:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
+from gateway.http.lanes import STEPS
 from gateway.http.messages import Headers
 from gateway.upstream.recording.keeping import Keeping
 from gateway.upstream.tunnel import Tunnel
@@ -26,8 +26,6 @@ from kube.requests.status import BadRequest, Forbidden, StatusError
 _PROTOCOLS: Final = b"sec-websocket-protocol"
 _EXTENSIONS: Final = b"sec-websocket-extensions"
 _FOLLOWED: Final = frozenset(name.encode() for name in SUBPROTOCOLS)
-_TOGETHER: Final = 256
-"""Frames that are followed before others get a turn."""
 
 
 class RecordedTunnel:
@@ -52,10 +50,14 @@ class RecordedTunnel:
         self._keeping.start()
         async for data in self._tunnel.chunks:
             try:
-                await self._keeping.show(await self._shown(data))
+                await self._keep(data)
             except StatusError:
                 return
             yield data
+
+    async def turn(self) -> None:
+        """See ``Tunnel``."""
+        await self._tunnel.turn()
 
     async def write(self, data: bytes) -> None:
         """See ``Tunnel``."""
@@ -64,8 +66,8 @@ class RecordedTunnel:
                 if channel == RESIZE and piece:
                     for columns, rows in self._sizes.feed(piece):
                         self._keeping.resize(columns, rows)
-                if number % _TOGETHER == 0:
-                    await asyncio.sleep(0)
+                if number % STEPS == 0:
+                    await self._tunnel.turn()
         except Unreadable as error:
             self._keeping.fail(_lost(error))
             return
@@ -90,8 +92,8 @@ class RecordedTunnel:
         unknown = "" if self._keeping.exit_code is not None else "the connection was closed"
         self._finish(self._keeping, why or unknown)
 
-    async def _shown(self, data: bytes) -> list[Piece]:
-        """The output in what the cluster has sent."""
+    async def _keep(self, data: bytes) -> None:
+        """Keep the output in what the cluster has sent, as much of it as one turn has steps. Raises ``StatusError``."""
         shown: list[Piece] = []
         try:
             for number, (channel, piece) in enumerate(self._channels.received(data), 1):
@@ -99,11 +101,13 @@ class RecordedTunnel:
                     self._status += piece
                 elif piece:
                     shown.append((channel, piece))
-                if number % _TOGETHER == 0:
-                    await asyncio.sleep(0)
+                if number % STEPS == 0:
+                    await self._keeping.show(shown)
+                    shown = []
+                    await self._tunnel.turn()
         except Unreadable as error:
             self._keeping.fail(_lost(error))
-        return shown
+        await self._keeping.show(shown)
 
 
 def followed(headers: Headers) -> Headers:

@@ -15,7 +15,7 @@ from uvicorn.server import ServerState
 from access.requestlimits import TenantThrottle
 from gateway.filters.requestinfo import resolve
 from gateway.handlers.placednamespaces import recording
-from gateway.handlers.placednamespaces.forwarding import is_read_as_messages
+from gateway.handlers.placednamespaces.forwarding import as_of_a_page, is_read_as_messages
 from gateway.handlers.placednamespaces.relaying import relay
 from gateway.http.bodies import read_body
 from gateway.http.errors import as_status_error, render
@@ -109,7 +109,7 @@ class Door:
                 self.runtime.recordings, placement = self.recorded
                 answer = await recording.connect(self.runtime, request, placement, connect)  # type: ignore[arg-type]
             elif info.connects or is_read_as_messages(request):
-                answer = await connect(pairs)
+                answer = await connect(pairs if info.connects else as_of_a_page(request))
             else:
                 answer = await self.upstream.request(
                     cycle.method,

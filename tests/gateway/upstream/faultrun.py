@@ -17,7 +17,8 @@ import trustme
 from gateway.http.requestresponse import RequestResponseCycle
 from gateway.process.streams import OpenStream
 from gateway.upstream.client import Answer, Cluster, Limits, Upstream
-from gateway.upstream.connection import MAX_HEAD_BYTES, MAX_SILENT_BYTES, Connection, Exchange
+from gateway.upstream.connection import MAX_HEAD_BYTES, MAX_SILENT_BYTES, Connection
+from gateway.upstream.exchange import Exchange
 from tests.gateway.upstream.door import Client, client_of, door_to
 
 PODS = "/api/v1/namespaces/acme-web/pods"

@@ -111,6 +111,44 @@ async def test_a_cluster_that_does_not_switch_is_streamed_as_it_answers() -> Non
         assert json.loads(await client.chunk())["type"] == "ERROR"
 
 
+@pytest.mark.parametrize(
+    ("path", "heard"), [(WATCH, b"base64.binary.k8s.io"), (LOG, b"base64.binary.k8s.io, binary.k8s.io")]
+)
+async def test_of_several_subprotocols_in_one_line_a_watch_has_the_first(path: str, heard: bytes) -> None:
+    """kube-apiserver chooses one for a log, and none for a watch: it then refuses, and nobody can tell where that ends."""
+    said: dict[bytes, bytes] = {}
+
+    async def behave(visit: Visit) -> None:
+        said.update((await visit.request())[1])
+        await visit.say(SWITCH % (b"websocket", b"Sec-WebSocket-Protocol: base64.binary.k8s.io\r\n"))
+        await visit.reader.read()
+
+    async with opened(behave) as (_, client):
+        client.ask(path, *ASKED, "Sec-WebSocket-Protocol: base64.binary.k8s.io, binary.k8s.io")
+        line, answered = await client.head()
+    assert line == b"HTTP/1.1 101 Switching Protocols"
+    assert answered[b"sec-websocket-protocol"] == b"base64.binary.k8s.io"
+    assert said[b"sec-websocket-protocol"] == heard
+
+
+@pytest.mark.parametrize("path", [WATCH, LOG, f"{PODS}/web/exec?command=sh"])
+@pytest.mark.parametrize("refusal", [b"400 Bad Request\r\n\r\nbad protocol", b"403 Forbidden\r\n\r\n"])
+async def test_a_refused_handshake_is_the_clients_and_not_the_clusters_fault(path: str, refusal: bytes) -> None:
+    """As API servers and kubelets refuse it: by hanging up, without a length."""
+
+    async def behave(visit: Visit) -> None:
+        await visit.request()
+        await visit.say(b"HTTP/1.1 " + refusal)
+
+    async with opened(behave) as (_, client):
+        client.ask(path, *ASKED, "Sec-WebSocket-Protocol: nobody.speaks.this")
+        line, answered = await client.head()
+        said = json.loads(await client.reader.readexactly(int(answered[b"content-length"])))
+    assert line == b"HTTP/1.1 400 Bad Request"
+    assert said["reason"] == "BadRequest"
+    assert "offer a subprotocol that it speaks" in said["message"]
+
+
 async def test_reading_over_a_websocket_is_no_shell() -> None:
     """Another protocol than WebSocket is not read by: it is an ordinary watch."""
 

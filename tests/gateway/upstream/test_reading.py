@@ -95,9 +95,20 @@ async def pieces_of(text: bytes, sizes: list[int]) -> AsyncIterator[bytes]:
     yield text
 
 
+class Said:
+    """What says something, and how many turns were waited for."""
+
+    def __init__(self, chunks: AsyncIterator[bytes]) -> None:
+        self.chunks = chunks
+        self.turns = 0
+
+    async def turn(self) -> None:
+        self.turns += 1
+
+
 def lines_of(chunks: AsyncIterator[bytes]) -> list[bytes]:
     async def collect() -> list[bytes]:
-        return [line async for line in answers.lines(chunks, "prod")]
+        return [line async for line in answers.lines(Said(chunks), "prod")]
 
     return asyncio.run(collect())
 
