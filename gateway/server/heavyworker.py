@@ -62,8 +62,11 @@ async def _serve(answers: BinaryIO) -> None:
         options, certificates = pickle.loads(await receive())  # noqa: S301 - the server's own
         # Its requests have been charged.
         options = replace(options, tenant_limits=UNLIMITED)
-        # Without leases: whoever writes would wait for this process, which works long without looking up.
-        bounds = StoreOptions(cache_bytes=_CACHE_BYTES, connections=_CONNECTIONS, leases=Terms(spaces=0))
+        # Without leases: whoever writes would wait for this process, which works long without looking up. And without the
+        # past: nobody watches here, and what one tenant has written last may be more than this process may hold.
+        bounds = StoreOptions(
+            cache_bytes=_CACHE_BYTES, look_back_events=0, connections=_CONNECTIONS, leases=Terms(spaces=0)
+        )
         parts = build_runtime(options, certificates, background=False, throttled=False, store_options=bounds)
         async with parts as runtime:
             gc.collect()

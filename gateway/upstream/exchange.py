@@ -162,13 +162,15 @@ class Exchange:
 
     async def _patiently(self, waiter: asyncio.Future[None], patience: float) -> None:
         loop = asyncio.get_running_loop()
+        # A loop need not tell when what is due at once will be called.
+        due = loop.time() + patience
         timer = loop.call_later(patience, self._run_out)
         try:
             await waiter
         finally:
             # Unless the answer turned out to be one that may pause.
             if self.patience is not None:
-                self.patience = max(0.0, timer.when() - loop.time())
+                self.patience = max(0.0, due - loop.time())
             timer.cancel()
 
     def _run_out(self) -> None:
