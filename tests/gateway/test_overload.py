@@ -265,8 +265,8 @@ async def test_a_definition_is_judged_beside_its_siblings_one_a_turn(runtime: Ru
         assert (await ask(runtime, Expensive("gone", "DELETE", place, JSON, b""))).status == 200
 
 
-def _small(name: str) -> Expensive:
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+def _small(name: str, text: str = "") -> Expensive:
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"text": text}}
     return Expensive("small", "POST", f"{NAMESPACED}/configmaps", JSON, orjson.dumps(body))
 
 
@@ -304,6 +304,31 @@ async def test_the_end_of_its_process_costs_one_heavy_request_alone(runtime: Run
         await asyncio.sleep(0.01)
     assert (await ask(runtime, _large("kept"))).status == 409
     assert heavy.pid not in (None, first)
+
+
+async def test_its_process_holds_nothing_of_what_was_written_before_it_began(runtime: Runtime) -> None:
+    """DOS-03: or the last writes of one tenant would be more than it may hold, and it would end at each beginning."""
+    heavy = runtime.heavy
+    assert heavy
+    assert (await ask(runtime, _large("first"))).status == 201
+    first = heavy.pid
+    assert first
+    held = _data_of(first)
+    for number in range(40):
+        assert (await ask(runtime, _small(f"long-{number}", "x" * 900_000))).status == 201
+    os.kill(first, signal.SIGKILL)
+    while not _has_ended(first):
+        await asyncio.sleep(0.01)
+    assert (await ask(runtime, _large("second"))).status == 201
+    second = heavy.pid
+    assert second not in (None, first)
+    assert _data_of(second) - held < 20_000_000
+
+
+def _data_of(process: int) -> int:
+    """Bytes of memory that count against its limit."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:"))
 
 
 async def test_a_process_that_hangs_is_given_up(runtime: Runtime) -> None:
