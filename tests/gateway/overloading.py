@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
+from gateway.filters.authorization import authorize_with_trace, require_allowed
+from gateway.handlers import dispatch
+from gateway.http.bodies import limit_of
+from gateway.http.certificates import prepare
+from gateway.http.errors import as_status_error, render
+from gateway.http.messages import Request, Response
+from gateway.options import Options
+from gateway.process.runtime import Runtime
+from gateway.process.streams import Recheck
+from gateway.server.assembly import build_runtime
+from kube.authentication.identity import Principal
+from kube.requests.ratelimits import UNLIMITED
+from kube.requests.requestinfo import parse, resolve
+from kube.requests.status import RequestEntityTooLarge
+from tests.gateway.callers import Caller
+from tests.gateway.conftest import Server
 from tests.kube.protobufbodies import delimited, encoded
 
 JSON: Final = "application/json"
@@ -221,3 +241,51 @@ def multiplied(many: int) -> Iterator[tuple[str, dict[str, Any], Any]]:
     yield "many defaults", {"type": "array", "items": deep}, [{}] * many
     judged = {**texts, "anyOf": [*of_items, {}], "default": ["y"] * (many // 4)}
     yield "a default that is judged", judged, None
+
+
+OWNER = Principal(name="olga", groups=("tenantry:owner", "system:authenticated"), tenant="acme", authenticator="test")
+
+
+@pytest.fixture
+async def runtime(server: Server, alice: Caller, tmp_path: Path, transactional_db: None) -> AsyncIterator[Runtime]:
+    """The parts of a server, in the test's own loop."""
+    options = Options(database_url=server.database, data_folder=tmp_path, tenant_limits=UNLIMITED)
+    async with build_runtime(options, prepare(options), background=False, heavy=True) as made:
+        assert made.heavy
+        # What a machine takes for it is measured elsewhere.
+        made.heavy.seconds = 600
+        yield made
+
+
+async def _no_recheck() -> None:
+    return
+
+
+async def ask(
+    runtime: Runtime,
+    asked: Expensive,
+    principal: Principal = OWNER,
+    accept: str = JSON,
+    recheck: Recheck = _no_recheck,
+) -> Response:
+    """As ``gateway.server.pipeline``, behind authentication."""
+    path, _, query = asked.path.partition("?")
+    try:
+        parsed = parse(asked.method, path.encode(), query.encode())
+        info = resolve(parsed, principal.tenant, None)
+        require_allowed(principal, info, await authorize_with_trace(runtime, principal, info))
+        if len(asked.body) > limit_of(info):
+            raise RequestEntityTooLarge("too large")
+        request = Request(
+            principal=principal,
+            info=info,
+            query={name: values[0] for name, values in parsed.parameters.items()},
+            headers={b"content-type": asked.media.encode(), b"accept": accept.encode()},
+            body=asked.body,
+            now=time.time(),
+        )
+        answer = await dispatch.dispatch(runtime, request, recheck)
+    except Exception as error:  # noqa: BLE001 - every failure has an answer
+        return render(as_status_error(error))
+    assert isinstance(answer, Response)
+    return answer

@@ -3,40 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
 from access.requestlimits import PAUSE_SECONDS, TenantThrottle
-from gateway.filters.authorization import authorize_with_trace, require_allowed, throttle
-from gateway.handlers import dispatch
-from gateway.http.bodies import limit_of
-from gateway.http.certificates import prepare
-from gateway.http.errors import as_status_error, render
-from gateway.http.messages import Request, Response
-from gateway.options import Options
+from gateway.filters.authorization import throttle
 from gateway.process.fairexecutor import WAITING_MAX, FairExecutor
 from gateway.process.runtime import Runtime
-from gateway.process.streams import PROMPT_SECONDS, Recheck
 from gateway.process.watchdog import HOLD_SECONDS, Watchdog
-from gateway.server.assembly import build_runtime
-from kube.authentication.identity import Principal
 from kube.requests.decoding import decode_json
 from kube.requests.fielderrors import CAUSES_MAX
-from kube.requests.ratelimits import UNLIMITED, Limits
+from kube.requests.ratelimits import Limits
 from kube.requests.requestinfo import parse, resolve
-from kube.requests.status import Forbidden, RequestEntityTooLarge, TooManyRequests
+from kube.requests.status import TooManyRequests
 from kube.requests.tokenbuckets import TokenBucket
-from tests.gateway.callers import Caller
-from tests.gateway.conftest import Server, start
 from tests.gateway.definitions import definition
 from tests.gateway.loopturns import Compilations, Decodings, LoopTurns
 from tests.gateway.overloading import (
@@ -44,66 +30,24 @@ from tests.gateway.overloading import (
     JSON,
     MERGE,
     NAMESPACED,
+    OWNER,
     TABLE,
     YAML,
     Expensive,
     answers,
+    ask,
     corpus,
     defined,
     kept,
     multiplied,
     pod,
+    runtime,
 )
+
+__all__ = ["runtime"]
 
 STEPS = 30_000
 """Calls of functions in one turn of the loop: a small write takes 2,000, and 20 ms have room for far more than these."""
-
-OWNER = Principal(name="olga", groups=("tenantry:owner", "system:authenticated"), tenant="acme", authenticator="test")
-
-
-@pytest.fixture
-async def runtime(server: Server, alice: Caller, tmp_path: Path, transactional_db: None) -> AsyncIterator[Runtime]:
-    """The parts of a server, in the test's own loop."""
-    options = Options(database_url=server.database, data_folder=tmp_path, tenant_limits=UNLIMITED)
-    async with build_runtime(options, prepare(options), background=False, heavy=True) as made:
-        assert made.heavy
-        # What a machine takes for it is measured elsewhere.
-        made.heavy.seconds = 600
-        yield made
-
-
-async def _no_recheck() -> None:
-    return
-
-
-async def ask(
-    runtime: Runtime,
-    asked: Expensive,
-    principal: Principal = OWNER,
-    accept: str = JSON,
-    recheck: Recheck = _no_recheck,
-) -> Response:
-    """As ``gateway.server.pipeline``, behind authentication."""
-    path, _, query = asked.path.partition("?")
-    try:
-        parsed = parse(asked.method, path.encode(), query.encode())
-        info = resolve(parsed, principal.tenant, None)
-        require_allowed(principal, info, await authorize_with_trace(runtime, principal, info))
-        if len(asked.body) > limit_of(info):
-            raise RequestEntityTooLarge("too large")
-        request = Request(
-            principal=principal,
-            info=info,
-            query={name: values[0] for name, values in parsed.parameters.items()},
-            headers={b"content-type": asked.media.encode(), b"accept": accept.encode()},
-            body=asked.body,
-            now=time.time(),
-        )
-        answer = await dispatch.dispatch(runtime, request, recheck)
-    except Exception as error:  # noqa: BLE001 - every failure has an answer
-        return render(as_status_error(error))
-    assert isinstance(answer, Response)
-    return answer
 
 
 async def test_a_flood_asks_no_more_often_than_it_has_connections_a_second(runtime: Runtime) -> None:
@@ -263,142 +207,6 @@ async def test_a_definition_is_judged_beside_its_siblings_one_a_turn(runtime: Ru
     for body in bodies:
         place = f"{path}/{body['metadata']['name']}"
         assert (await ask(runtime, Expensive("gone", "DELETE", place, JSON, b""))).status == 200
-
-
-def _small(name: str, text: str = "") -> Expensive:
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"text": text}}
-    return Expensive("small", "POST", f"{NAMESPACED}/configmaps", JSON, orjson.dumps(body))
-
-
-def _large(name: str) -> Expensive:
-    data = {f"k{number}": "" for number in range(5_000)}
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
-    return Expensive("large", "POST", f"{NAMESPACED}/configmaps", JSON, orjson.dumps(body))
-
-
-def _has_ended(child: int) -> bool:
-    """With all of its threads."""
-    try:
-        return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-    except ChildProcessError:
-        return True
-
-
-async def test_the_end_of_its_process_costs_one_heavy_request_alone(runtime: Runtime) -> None:
-    """DOS-03: killed while a request is in it, and while none is; the next one has another process."""
-    heavy = runtime.heavy
-    assert heavy
-    lost = asyncio.ensure_future(ask(runtime, _large("lost")))
-    while heavy.pid is None:
-        await asyncio.sleep(0.01)
-    assert (await ask(runtime, _small("meanwhile"))).status == 201
-    os.kill(heavy.pid, signal.SIGKILL)
-    answer = await lost
-    assert (answer.status, orjson.loads(answer.body)["reason"]) == (500, "InternalError")
-    assert not dict(answer.headers).get(b"retry-after")
-    assert (await ask(runtime, _large("kept"))).status == 201
-    first = heavy.pid
-    assert first
-    os.kill(first, signal.SIGKILL)
-    while not _has_ended(first):
-        await asyncio.sleep(0.01)
-    assert (await ask(runtime, _large("kept"))).status == 409
-    assert heavy.pid not in (None, first)
-
-
-async def test_its_process_holds_nothing_of_what_was_written_before_it_began(runtime: Runtime) -> None:
-    """DOS-03: or the last writes of one tenant would be more than it may hold, and it would end at each beginning."""
-    heavy = runtime.heavy
-    assert heavy
-    assert (await ask(runtime, _large("first"))).status == 201
-    first = heavy.pid
-    assert first
-    held = _data_of(first)
-    for number in range(40):
-        assert (await ask(runtime, _small(f"long-{number}", "x" * 900_000))).status == 201
-    os.kill(first, signal.SIGKILL)
-    while not _has_ended(first):
-        await asyncio.sleep(0.01)
-    assert (await ask(runtime, _large("second"))).status == 201
-    second = heavy.pid
-    assert second not in (None, first)
-    assert _data_of(second) - held < 20_000_000
-
-
-def _data_of(process: int) -> int:
-    """Bytes of memory that count against its limit."""
-    lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:"))
-
-
-async def test_a_process_that_hangs_is_given_up(runtime: Runtime) -> None:
-    """DOS-03: nobody else waits for it."""
-    heavy = runtime.heavy
-    assert heavy
-    assert (await ask(runtime, _large("first"))).status == 201
-    hanging = heavy.pid
-    assert hanging
-    os.kill(hanging, signal.SIGSTOP)
-    patience, heavy.seconds = heavy.seconds, 5
-    waiting = asyncio.ensure_future(ask(runtime, _large("second")))
-    await asyncio.sleep(0)
-    assert (await ask(runtime, _small("beside"))).status == 201
-    assert not waiting.done()
-    assert (await waiting).status == 504
-    heavy.seconds = patience
-    assert (await ask(runtime, _large("third"))).status == 201
-    assert heavy.pid != hanging
-
-
-async def test_nobody_is_served_for_rights_that_ended_while_he_waited(runtime: Runtime) -> None:
-    """GW5, DOS-03."""
-    heavy = runtime.heavy
-    assert heavy
-    assert (await ask(runtime, _large("warm"))).status == 201
-    assert heavy.pid
-    os.kill(heavy.pid, signal.SIGSTOP)
-    first = asyncio.ensure_future(ask(runtime, _large("one")))
-    asked = []
-
-    async def refused() -> None:
-        asked.append(True)
-        raise Forbidden("no longer")
-
-    second = asyncio.ensure_future(ask(runtime, _large("two"), recheck=refused))
-    await asyncio.sleep(2 * PROMPT_SECONDS)
-    os.kill(heavy.pid, signal.SIGCONT)
-    assert (await first).status == 201
-    assert (await second).status == 403
-    assert asked
-
-
-def _children(process: int) -> list[int]:
-    found = []
-    for task in Path(f"/proc/{process}/task").iterdir():
-        found += [int(child) for child in (task / "children").read_text().split()]
-    return found
-
-
-def _runs(process: int) -> bool:
-    try:
-        return ") Z" not in Path(f"/proc/{process}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def test_the_process_ends_with_a_server_that_is_killed(server: Server, tmp_path: Path) -> None:
-    """DOS-03."""
-    running = start(tmp_path / "data", server.database)
-    asked = _large("seen")
-    assert running.admin.post(f"{asked.path}?dryRun=All", orjson.loads(asked.body)).status == 201
-    children = _children(running.process.pid)
-    assert children
-    running.process.kill()
-    running.process.wait()
-    deadline = time.monotonic() + 300
-    while any(map(_runs, children)):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 async def test_answers_are_charged_and_writes_never_refused_by_them(filled: Runtime) -> None:

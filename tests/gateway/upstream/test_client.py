@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 import trustme
-import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +14,6 @@ from gateway.http.requestresponse import HIGH_WATER
 from gateway.upstream.availability import Availability
 from gateway.upstream.client import Answer, BadGateway, Upstream
 from gateway.upstream.connection import MAX_HEAD_BYTES, MAX_HEADERS, MAX_INTERIM, MAX_SILENT_BYTES
-from gateway.upstream.exchange import Exchange
 from gateway.upstream.headers import incoming
 from gateway.upstream.tunnel import Tunnel
 from kube.requests.status import BadRequest, ServiceUnavailable, StatusError, Timeout
@@ -503,23 +498,3 @@ async def test_a_tunnel_may_be_silent_for_longer_than_an_answer_may_take() -> No
         await tunnel.write(b"late")
         assert await reading == b"late"
         tunnel.close()
-
-
-@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-@pytest.mark.parametrize("patience", [30.0, 0.0004, 0.0])
-def test_whoever_answers_in_the_last_moment_has_answered(
-    new_loop: Callable[[], asyncio.AbstractEventLoop], patience: float
-) -> None:
-    """D8: in every loop, of which one does not tell when it calls what is due at once."""
-
-    async def waited() -> float | None:
-        connection = SimpleNamespace(abort=lambda: None, pause_reading=lambda: None, resume_reading=lambda _: None)
-        exchange = Exchange(cast("Any", connection), patience)
-        asyncio.get_running_loop().call_soon(exchange.feed_head, 200, (), None)
-        await exchange.wait_for_head()
-        return exchange.patience
-
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        left = runner.run(waited())
-    assert left is not None
-    assert 0 <= left < patience + 0.001

@@ -1,0 +1,161 @@
+"""The process beside the server, for requests that would hold its loop: how it begins and ends, and what it may hold (DOS-03)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import orjson
+
+from gateway.process.runtime import Runtime
+from gateway.process.streams import PROMPT_SECONDS
+from kube.requests.status import Forbidden
+from tests.gateway.conftest import Server, start
+from tests.gateway.overloading import (
+    JSON,
+    NAMESPACED,
+    Expensive,
+    ask,
+    runtime,
+)
+
+__all__ = ["runtime"]
+
+
+def _small(name: str, text: str = "") -> Expensive:
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"text": text}}
+    return Expensive("small", "POST", f"{NAMESPACED}/configmaps", JSON, orjson.dumps(body))
+
+
+def _large(name: str) -> Expensive:
+    data = {f"k{number}": "" for number in range(5_000)}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+    return Expensive("large", "POST", f"{NAMESPACED}/configmaps", JSON, orjson.dumps(body))
+
+
+def _has_ended(child: int) -> bool:
+    """With all of its threads."""
+    try:
+        return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
+
+
+async def test_the_end_of_its_process_costs_one_heavy_request_alone(runtime: Runtime) -> None:
+    """DOS-03: killed while a request is in it, and while none is; the next one has another process."""
+    heavy = runtime.heavy
+    assert heavy
+    lost = asyncio.ensure_future(ask(runtime, _large("lost")))
+    while heavy.pid is None:
+        await asyncio.sleep(0.01)
+    assert (await ask(runtime, _small("meanwhile"))).status == 201
+    os.kill(heavy.pid, signal.SIGKILL)
+    answer = await lost
+    assert (answer.status, orjson.loads(answer.body)["reason"]) == (500, "InternalError")
+    assert not dict(answer.headers).get(b"retry-after")
+    assert (await ask(runtime, _large("kept"))).status == 201
+    first = heavy.pid
+    assert first
+    os.kill(first, signal.SIGKILL)
+    while not _has_ended(first):
+        await asyncio.sleep(0.01)
+    assert (await ask(runtime, _large("kept"))).status == 409
+    assert heavy.pid not in (None, first)
+
+
+async def test_its_process_holds_nothing_of_what_was_written_before_it_began(runtime: Runtime) -> None:
+    """DOS-03: or the last writes of one tenant would be more than it may hold, and it would end at each beginning."""
+    heavy = runtime.heavy
+    assert heavy
+    assert (await ask(runtime, _large("before"))).status == 201
+    first = heavy.pid
+    assert first
+    held = _data_of(first)
+    for number in range(40):
+        assert (await ask(runtime, _small(f"long-{number}", "x" * 900_000))).status == 201
+    os.kill(first, signal.SIGKILL)
+    while not _has_ended(first):
+        await asyncio.sleep(0.01)
+    assert (await ask(runtime, _large("behind"))).status == 201
+    second = heavy.pid
+    assert second not in (None, first)
+    assert _data_of(second) - held < 20_000_000
+
+
+def _data_of(process: int) -> int:
+    """Bytes of memory that count against its limit."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:"))
+
+
+async def test_a_process_that_hangs_is_given_up(runtime: Runtime) -> None:
+    """DOS-03: nobody else waits for it."""
+    heavy = runtime.heavy
+    assert heavy
+    assert (await ask(runtime, _large("first"))).status == 201
+    hanging = heavy.pid
+    assert hanging
+    os.kill(hanging, signal.SIGSTOP)
+    patience, heavy.seconds = heavy.seconds, 5
+    waiting = asyncio.ensure_future(ask(runtime, _large("second")))
+    await asyncio.sleep(0)
+    assert (await ask(runtime, _small("beside"))).status == 201
+    assert not waiting.done()
+    assert (await waiting).status == 504
+    heavy.seconds = patience
+    assert (await ask(runtime, _large("third"))).status == 201
+    assert heavy.pid != hanging
+
+
+async def test_nobody_is_served_for_rights_that_ended_while_he_waited(runtime: Runtime) -> None:
+    """GW5, DOS-03."""
+    heavy = runtime.heavy
+    assert heavy
+    assert (await ask(runtime, _large("warm"))).status == 201
+    assert heavy.pid
+    os.kill(heavy.pid, signal.SIGSTOP)
+    first = asyncio.ensure_future(ask(runtime, _large("one")))
+    asked = []
+
+    async def refused() -> None:
+        asked.append(True)
+        raise Forbidden("no longer")
+
+    second = asyncio.ensure_future(ask(runtime, _large("two"), recheck=refused))
+    await asyncio.sleep(2 * PROMPT_SECONDS)
+    os.kill(heavy.pid, signal.SIGCONT)
+    assert (await first).status == 201
+    assert (await second).status == 403
+    assert asked
+
+
+def _children(process: int) -> list[int]:
+    found = []
+    for task in Path(f"/proc/{process}/task").iterdir():
+        found += [int(child) for child in (task / "children").read_text().split()]
+    return found
+
+
+def _runs(process: int) -> bool:
+    try:
+        return ") Z" not in Path(f"/proc/{process}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_the_process_ends_with_a_server_that_is_killed(server: Server, tmp_path: Path) -> None:
+    """DOS-03."""
+    running = start(tmp_path / "data", server.database)
+    asked = _large("seen")
+    assert running.admin.post(f"{asked.path}?dryRun=All", orjson.loads(asked.body)).status == 201
+    children = _children(running.process.pid)
+    assert children
+    running.process.kill()
+    running.process.wait()
+    deadline = time.monotonic() + 300
+    while any(map(_runs, children)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
