@@ -1,21 +1,26 @@
 """Two versions of the API server in turns: what a request costs each of them, path by path.
 
-``python -m bench.compare FOLDER [ROUNDS [PATH...]]`` (30 rounds, 2 at least): FOLDER is a checkout of the other version in which
-``make .venv/.development`` was run. Both servers run all the time, each with its own database on one core, and are asked
-one after the other, a second each, in the reverse order every second round, so that what else the machine does meets both.
-The figure is the server's own processor time a request, which a neighbour disturbs less than the rate; the median of the
-rounds, and the median of their ratios with its quartiles, over 1 where this version costs more.
+``python -m bench.compare FOLDER [STARTS [PATH...]]`` (6 starts, 2 at least): FOLDER is a checkout of the other version in which
+``make .venv/.development`` was run. Both servers run at a time, each with its own database on one core, and are asked one
+after the other, a second each, in the reverse order every second round, so that what else the machine does meets both. After
+five rounds of every path both are started anew, the other one first: where a process and its database happen to lie in memory
+stays with them for life, and makes more of a difference than most changes.
+
+The figure is the server's own processor time a request, which a neighbour disturbs less than the rate: the median of all
+rounds, and the ratio of both, over 1 where this version costs more. The ratio of a start is the median of its rounds; what is
+printed is the median of the starts, with their least and greatest.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,6 +54,12 @@ PATHS: Final[Mapping[str, tuple[int, str, Mapping[str, Any]]]] = {
     "… of a new user each": (32, _REVIEWS, {"method": "POST", "body": json.dumps(_ASKED)}),
 }
 """What is asked: by how many connections, where, and with what."""
+
+ROUNDS: Final = 5
+"""Of a path, between two starts."""
+
+Costs = dict[str, dict[Path, list[list[float]]]]
+"""By path and checkout: the microseconds of every round, start by start."""
 
 
 @contextlib.contextmanager
@@ -95,19 +106,32 @@ def _cost(target: Target, label: str) -> float:
     return (processor_seconds(target.pid) - before) / figures.rate * 1e6
 
 
+def _start(trees: Sequence[Path], labels: Sequence[str], costs: Costs) -> None:
+    """One start of both servers: add the costs of every round."""
+    with contextlib.ExitStack() as stack:
+        targets = [stack.enter_context(_served(tree)) for tree in trees]
+        for label in labels:
+            for tree in trees:
+                costs[label][tree].append([])
+            for number in range(ROUNDS):
+                for target in targets if number % 2 else reversed(targets):
+                    costs[label][Path(target.name)][-1].append(_cost(target, label))
+
+
 def main() -> None:
     """Ask both in turns and print what a request costs each."""
-    other, rounds = Path(sys.argv[1]).resolve(), max(2, int(sys.argv[2])) if len(sys.argv) > 2 else 30
-    with _served(ROOT) as mine, _served(other) as theirs:
-        for label in sys.argv[3:] or PATHS:
-            costs: dict[str, list[float]] = {mine.name: [], theirs.name: []}
-            for number in range(rounds):
-                for target in (mine, theirs) if number % 2 else (theirs, mine):
-                    costs[target.name].append(_cost(target, label))
-            this, that = (statistics.median(costs[target.name]) for target in (mine, theirs))
-            low, ratio, high = statistics.quantiles((a / b for a, b in zip(*costs.values(), strict=True)), n=4)
-            figures = f"{this:7.0f} µs a request, the other {that:7.0f}: {ratio:.2f}x ({low:.2f} to {high:.2f})"
-            print(f"  {label:<22} {figures}", flush=True)
+    mine, theirs = ROOT, Path(sys.argv[1]).resolve()
+    starts, labels = max(2, int(sys.argv[2])) if len(sys.argv) > 2 else 6, sys.argv[3:] or list(PATHS)
+    costs: Costs = {label: {mine: [], theirs: []} for label in labels}
+    for number in range(starts):
+        _start((mine, theirs) if number % 2 else (theirs, mine), labels, costs)
+        print(f"start {number + 1} of {starts}", flush=True)
+        for label, both in costs.items():
+            this, that = (statistics.median(itertools.chain(*both[tree])) for tree in (mine, theirs))
+            pairs = zip(both[mine], both[theirs], strict=True)
+            ratios = [statistics.median(a / b for a, b in zip(*pair, strict=True)) for pair in pairs]
+            spread = f"{statistics.median(ratios):.2f}x ({min(ratios):.2f} to {max(ratios):.2f})"
+            print(f"  {label:<22} {this:7.0f} µs a request, the other {that:7.0f}: {spread}", flush=True)
 
 
 if __name__ == "__main__":

@@ -153,6 +153,11 @@ class RequestResponseCycle:
         self._waiter: asyncio.Future[None] | None = None
 
     @property
+    def connection_id(self) -> int:
+        """The same for all requests of a connection, while it lasts."""
+        return id(self._transport)
+
+    @property
     def client(self) -> str:
         """The caller's address."""
         return self._transport.client

@@ -93,6 +93,8 @@ class Runtime:
     merged_versions: MergedVersions = field(default_factory=MergedVersions)
     write_locks: KeyedLocks = field(default_factory=KeyedLocks)
     metrics: Metrics = field(default_factory=Metrics)
+    latest_connection: int = 0
+    """Where the last request came from."""
     stopping: bool = False
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import sys
+import signal
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -14,11 +14,8 @@ from typing import Final
 HOLD_SECONDS: Final = 0.02
 """Longer than this nobody should hold the loop."""
 
-BEAT_SECONDS: Final = 0.01
-"""How far apart the loop's beats are: a hold is measured to this."""
-
-LOOK_SECONDS: Final = HOLD_SECONDS
-"""As often as finds most holds while they last, and no oftener: a look takes the interpreter from the loop."""
+TICK_SECONDS: Final = 0.01
+"""The processor time between two looks: a hold is measured to this."""
 
 _PLACES_MAX: Final = 100
 _FLOORS: Final = frozenset({"portal", "gateway", "access", "tenants", "store", "audit", "kube"})
@@ -27,30 +24,38 @@ _FLOORS: Final = frozenset({"portal", "gateway", "access", "tenants", "store", "
 class Watchdog:
     """Counts the times that the loop was held, by the place in our code that a look at the stack found.
 
-    What counts is the processor time of the loop's own thread: a machine that is busy with others holds no loop. The loop
-    beats by itself, and each beat tells how late it is; a thread looks where the loop is when one is late. A hold that has
-    ended before a look is counted as ``unknown``.
+    What counts is processor time: a machine that is busy with others holds no loop, and a loop that has nothing to do is not
+    woken to be looked at. A timer of the process's own processor time (``setitimer(2)``) ticks while it works: the first tick
+    asks the loop for a beat, which comes with its next turn and tells how long that has taken; the next ticks look where the
+    loop is meanwhile. A hold that no tick has met is counted as ``unknown``.
     """
 
     def __init__(self) -> None:
         self.holds: dict[str, int] = {}
         self.longest = 0.0
-        self._due = 0.0, 0.0
-        """Of the beat that comes next: the loop's processor time when it was asked for, and when it is to come."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._asked: float | None = None
+        """The loop's processor time when it was asked for the beat that has not come yet."""
         self._place = ""
-        self._stopped = False
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
-        """Watch the running loop."""
-        self._await_beat(asyncio.get_running_loop())
-        looker = threading.Thread(target=self._look, args=(threading.get_ident(),), name="watchdog", daemon=True)
-        looker.start()
+        """Watch the running loop; one that does not run in the main thread, where signals are handled, goes unwatched."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        self._loop = asyncio.get_running_loop()
+        before = signal.signal(signal.SIGVTALRM, self._tick)
+        signal.siginterrupt(signal.SIGVTALRM, False)
+        timer = signal.setitimer(signal.ITIMER_VIRTUAL, TICK_SECONDS, TICK_SECONDS)
         try:
             yield
         finally:
-            self._stopped = True
-            await asyncio.to_thread(looker.join)
+            signal.setitimer(signal.ITIMER_VIRTUAL, *timer)
+            self._loop = None
+            if callable(before):
+                signal.signal(signal.SIGVTALRM, before)
+            # Otherwise the handler stays: a tick that is on its way would end the process, or be complained of.
 
     def render(self) -> list[str]:
         """The lines in Prometheus' text format."""
@@ -61,35 +66,28 @@ class Watchdog:
             f"tenantry_event_loop_longest_hold_seconds {self.longest:.6f}",
         ]
 
-    def _await_beat(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._due = time.thread_time(), time.monotonic() + BEAT_SECONDS
-        loop.call_later(BEAT_SECONDS, self._beat, loop)
+    def _tick(self, _: int, frame: FrameType | None) -> None:
+        """Between two steps of whatever the loop's thread does, or waits for."""
+        if self._loop is None or self._loop.is_closed():
+            return
+        if self._asked is None:
+            self._asked = time.thread_time()
+            self._loop.call_soon_threadsafe(self._beat)
+        elif not self._place:
+            self._place = _place(frame)
 
-    def _beat(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _beat(self) -> None:
         """In the loop: it goes on."""
-        used, due = self._due
-        # Many short turns of the loop are no hold: none of them makes the beat late.
-        held = min(time.thread_time() - used, time.monotonic() - due)
+        asked, self._asked = self._asked, None
+        place, self._place = self._place or "unknown", ""
+        if asked is None:
+            return
+        held = time.thread_time() - asked
         self.longest = max(self.longest, held)
         if held > HOLD_SECONDS:
-            place = self._place or "unknown"
             if place not in self.holds and len(self.holds) >= _PLACES_MAX:
                 place = "_other"
             self.holds[place] = self.holds.get(place, 0) + 1
-        self._place = ""
-        if not self._stopped:
-            self._await_beat(loop)
-
-    def _look(self, thread: int) -> None:
-        """In a thread of its own: see where the loop is while no beat comes."""
-        clock = time.pthread_getcpuclockid(thread)
-        while not self._stopped:
-            time.sleep(LOOK_SECONDS)
-            used, due = awaited = self._due
-            if not self._place and time.monotonic() > due and time.clock_gettime(clock) - used > BEAT_SECONDS:
-                place = _place(sys._current_frames().get(thread))  # noqa: SLF001 - the one way to see it
-                if awaited is self._due:
-                    self._place = place
 
 
 def _place(frame: FrameType | None) -> str:

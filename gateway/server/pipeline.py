@@ -62,6 +62,7 @@ class RequestPipeline:
         "_allowance",
         "_cycle",
         "_headers",
+        "_is_next",
         "_query",
         "_runtime",
         "audit_id",
@@ -87,6 +88,7 @@ class RequestPipeline:
         self._headers: Mapping[bytes, bytes] = {}
         self._query: Mapping[str, str] = {}
         self._allowance: Allowance | None = None
+        self._is_next = False
         self.now = time.time()
         self.started = time.perf_counter()
         self.audit_id = random_uid()
@@ -103,6 +105,9 @@ class RequestPipeline:
     async def run(self) -> None:
         """Answer, and record what became of it."""
         begin_budget()
+        latest, self._runtime.latest_connection = self._runtime.latest_connection, self._cycle.connection_id
+        # Nobody else's came since the same connection's last one: there is nobody to go in step with.
+        self._is_next = latest == self._cycle.connection_id
         answer: Response | Stream | None = None
         try:
             try:
@@ -114,7 +119,7 @@ class RequestPipeline:
                     if isinstance(error, RateLimited):
                         self.decision = error.decision
                     answer = self._refusal(as_status_error(error))
-                if not isinstance(answer, Stream):
+                if not (self._is_next or isinstance(answer, Stream)):
                     await _in_step()
             except asyncio.CancelledError:
                 task = asyncio.current_task()
@@ -173,7 +178,8 @@ class RequestPipeline:
         asked = time.perf_counter()
         if cycle.method in _WITH_BODY or b"content-length" in self._headers or b"transfer-encoding" in self._headers:
             body = await read_body(cycle, self._headers, limit_of(info))
-        await _in_step()
+        if not self._is_next:
+            await _in_step()
         if time.perf_counter() - asked > PROMPT_SECONDS and info.path not in ALWAYS_ALLOWED:
             # Rights can end while a body trickles in, or a process stands still; what everybody may cannot.
             await require_standing(runtime, principal, again)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -70,8 +69,7 @@ Rows = tuple[Row, ...]
 """One write: all of its operations hold, or none is kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What ``store_write`` says of a batch; the last three have an item for each operation.
 
     ``given`` is its new revision, or ``None``; ``met`` and ``met_data`` are what it met.
@@ -182,17 +180,16 @@ def key_parameters(keys: Sequence[Key]) -> tuple[Texts, ...]:
 
 def answer_of(result: PGresult) -> Answer:
     """The answer to ``COMMIT`` in the binary form."""
-    outcome, revision, batch, epoch, compacted, before, before_batch, *arrays = [
-        result.get_value(0, column) for column in range(10)
-    ]
+    get = result.get_value
+    before_batch = get(0, 6)
     return Answer(
-        (outcome or b"").decode(),
-        LogPosition((epoch or b"").decode(), _number(revision), _number(batch)),
-        _number(compacted),
-        (_number(before), _number(before_batch) if before_batch is not None else None),
-        bigints(arrays[0]),
-        bigints(arrays[1]),
-        blobs(arrays[2]),
+        (get(0, 0) or b"").decode(),
+        LogPosition((get(0, 3) or b"").decode(), _number(get(0, 1)), _number(get(0, 2))),
+        _number(get(0, 4)),
+        (_number(get(0, 5)), None if before_batch is None else _number(before_batch)),
+        bigints(get(0, 7)),
+        bigints(get(0, 8)),
+        blobs(get(0, 9)),
     )
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any
@@ -16,7 +18,7 @@ from access.requestlimits import PAUSE_SECONDS, TenantThrottle
 from gateway.filters.authorization import throttle
 from gateway.process.fairexecutor import WAITING_MAX, FairExecutor
 from gateway.process.runtime import Runtime
-from gateway.process.watchdog import HOLD_SECONDS, Watchdog
+from gateway.process.watchdog import HOLD_SECONDS, TICK_SECONDS, Watchdog
 from kube.requests.decoding import decode_json
 from kube.requests.fielderrors import CAUSES_MAX
 from kube.requests.ratelimits import Limits
@@ -306,6 +308,28 @@ async def test_tenants_take_turns_beside_the_loop() -> None:
     with pytest.raises(ZeroDivisionError):
         await executor.run("one", failing)
     await executor.close()
+
+
+async def test_the_watchdog_lets_a_loop_sleep_that_has_nothing_to_do() -> None:
+    """It ticks by the process's own processor time: one that sleeps is not woken, and goes on where it was."""
+    async with Watchdog().watching():
+        left, used = signal.getitimer(signal.ITIMER_VIRTUAL)[0], time.process_time()
+        await asyncio.sleep(20 * TICK_SECONDS)
+        ticked = left - signal.getitimer(signal.ITIMER_VIRTUAL)[0]
+        # The system counts its own ticks, by each of which it may be late.
+        assert ticked <= time.process_time() - used + TICK_SECONDS
+    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
+
+
+def test_a_loop_beside_the_main_thread_goes_unwatched() -> None:
+    """There no signals are handled; nothing is disturbed there either."""
+
+    async def watched() -> tuple[float, float]:
+        async with Watchdog().watching():
+            return signal.getitimer(signal.ITIMER_VIRTUAL)
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(asyncio.run, watched()).result() == (0.0, 0.0)
 
 
 async def test_the_watchdog_names_what_held_the_loop() -> None:
