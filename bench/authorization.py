@@ -23,6 +23,9 @@ from urllib.parse import urlsplit
 
 import orjson
 
+import bench.measuring.apps  # noqa: F401 - comes first
+
+# isort: split
 from access.authorization.build import build_authorization
 from access.authorization.options import AuthorizationOptions
 from bench.apiserver import REVIEW, Target, peer, served, tenanted

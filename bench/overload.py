@@ -15,6 +15,9 @@ from pathlib import Path
 from statistics import quantiles
 from typing import Final
 
+import bench.measuring.apps  # noqa: F401 - comes first
+
+# isort: split
 from bench.apiserver import tenanted
 from tests.gateway.callers import Caller, config_map
 from tests.gateway.conftest import start, stop, tenant_named
