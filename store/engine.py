@@ -29,7 +29,17 @@ from store.postgresql.arrays import Blobs
 from store.postgresql.connections import AWAY, PATIENCE_SECONDS
 from store.postgresql.dedicatedconnection import ConnectionPool, DedicatedConnection
 from store.postgresql.results import keys_of, objects_of, text_of
-from store.postgresql.statements import CURRENT, MENTIONING, NAMESPACES_LACKING, RESOURCES, STATE, load, replay
+from store.postgresql.statements import (
+    CURRENT,
+    MENTIONING,
+    NAMESPACES_LACKING,
+    PAGE_BYTES,
+    REPLAY_BYTES,
+    RESOURCES,
+    STATE,
+    load,
+    replay,
+)
 from store.sizes import TenantSizes
 from store.supervision import Supervised
 from store.types import (
@@ -378,7 +388,7 @@ class Engine:
                 page, revision = await self._load_page(selection, after)
                 first = revision if first is None else first
                 objects += page
-                full = len(page) == LOAD_PAGE
+                full = len(page) == LOAD_PAGE or sum(len(stored.data) for stored in page) >= PAGE_BYTES
                 if full:
                     key = page[-1].key
                     after = (key.space, key.namespace, key.name)
@@ -396,7 +406,7 @@ class Engine:
     async def _load_page(self, selection: Range | AllSpaces, after: ListKey) -> tuple[Sequence[Stored], int]:
         statement, parameters = load(selection)
         group, resource = selection.group, selection.resource
-        result = await self._pool.ask(statement, (*parameters, *after, LOAD_PAGE), patience=LOAD_SECONDS)
+        result = await self._pool.ask(statement, (*parameters, *after, LOAD_PAGE, PAGE_BYTES), patience=LOAD_SECONDS)
         get = result.get_value
         if not result.ntuples:
             raise Unavailable("the store has no counter row: migrate first")
@@ -451,7 +461,11 @@ class Engine:
             for row in range(result.ntuples)
             if get(row, 1) is not None
         ]
-        reached = events[-1].revision if len(events) == REPLAY_PAGE else max(upper, after)
+        full = (
+            len(events) == REPLAY_PAGE
+            or sum(len(each.data) + len(each.previous or b"") for each in events) >= REPLAY_BYTES
+        )
+        reached = events[-1].revision if full else max(upper, after)
         matching = matcher(selection)
         return [event for event in events if matching(event)], reached
 

@@ -33,6 +33,9 @@ from store.postgresql.connections import PATIENCE_SECONDS
 from store.postgresql.statements import CURRENT, EXTEND, HOLDINGS, NOTIFY, SIZE, WRITE, load, stored_of
 from store.types import AllSpaces, Key, Listing, Operation, Range, Stored, Unavailable
 
+_ALL: Final = 2**63 - 1
+"""No bound on the bytes of a page: whoever asks here has a process to itself."""
+
 HOLD_SECONDS: Final = 2
 """How long a transaction that has written to the store may do nothing."""
 
@@ -92,7 +95,7 @@ def listing(
     """The objects of a selection in order, as the surrounding transaction sees them, at one revision."""
     statement, parameters = load(selection)
     with _cursor(using) as cursor:
-        cursor.execute(statement, (*parameters, "", "", "", None), binary=True)
+        cursor.execute(statement, (*parameters, "", "", "", None, _ALL), binary=True)
         rows = cursor.fetchall()
     cache = ResourceCache(
         Stored(Key(space, selection.group, selection.resource, namespace, name), revision, data)
@@ -128,7 +131,7 @@ def objects_of(selection: Range, *, portion: int, using: str = "default") -> Ite
     namespace, after = selection.namespace or "", ""
     while True:
         with _cursor(using) as cursor:
-            cursor.execute(statement, (*parameters, selection.space, namespace, after, portion), binary=True)
+            cursor.execute(statement, (*parameters, selection.space, namespace, after, portion, _ALL), binary=True)
             rows = [row for row in cursor.fetchall() if row[1] is not None]
         found = [row for row in rows if row[2] == namespace]
         for _, space, of, name, revision, data in found:

@@ -38,7 +38,7 @@ from psycopg.pq.abc import PGresult
 from store.log.preconditions import NO_POSITION, Answer, LogPosition, answer_of, parameters_of
 from store.postgresql.connections import AWAY, PATIENCE_SECONDS
 from store.postgresql.dedicatedconnection import BINARY, DedicatedConnection
-from store.postgresql.statements import CHANNEL, COMMIT, FOLLOW, STATE
+from store.postgresql.statements import CHANNEL, COMMIT, FOLLOW, LOOK_BACK, STATE
 from store.supervision import Supervised
 from store.types import Event, EventType, HistoryReplaced, Key, StoreError, Unavailable
 
@@ -246,15 +246,19 @@ class Follower:
             result = await self._connection.ask(STATE)
             state, compacted = position_of(result), int(result.get_value(0, 3) or b"")
             after = max(state.revision - look_back, compacted)
-            # Between the two questions the counter may move on or the history be replaced: then both are asked again.
-            page = page_of(
-                await self._connection.ask(FOLLOW, (after, after, after, look_back + PAGE), form=BINARY), after
-            )
+            found = await self._connection.ask(LOOK_BACK, (after, after), form=BINARY)
+            after = int.from_bytes(found.get_value(0, 0) or b"")
+            # Between the questions the counter may move on or the history be replaced: then all are asked again.
+            page = await self._page(after, look_back + PAGE)
             if not page.continued:
                 # A promoted standby: the epoch that begins now is the first that anybody here knows.
                 await self._connection.ask(COMMIT, parameters_of((), NO_POSITION, secrets.randbits(63)), form=BINARY)
-            elif page.state.epoch == state.epoch and page.state.revision - after <= look_back + PAGE - 1:
+            elif page.state.epoch == state.epoch and page.state.revision == after + len(page.events):
                 return page
+
+    async def _page(self, after: int, limit: int) -> Page:
+        """What follows a revision, so many events and ``PAGE_BYTES`` at most, but one if there is any."""
+        return page_of(await self._connection.ask(FOLLOW, (after, after, after, after, limit), form=BINARY), after)
 
     async def _run(self) -> None:
         delay = 0.05
@@ -285,10 +289,7 @@ class Follower:
     async def _look(self) -> bool:
         """Read on from what is known, or find that it is void; true when there is more to read."""
         asked, known = clock(), self.position
-        page = page_of(
-            await self._connection.ask(FOLLOW, (known.revision, known.revision, known.revision, PAGE), form=BINARY),
-            known.revision,
-        )
+        page = await self._page(known.revision, PAGE)
         if self.position.epoch != known.epoch:
             # A writer has noticed that the history was replaced, and this may have been read before it was.
             return True
@@ -298,9 +299,8 @@ class Follower:
             return True
         # The proof is as old as the question: the database may have been silent since.
         self._touch(asked)
-        if not page.events:
-            # Somebody announced what is not there.
-            self._target = self.position.revision
+        # Without any, somebody announced what is not there; the page may have been too small for what is.
+        self._target = max(self._target, page.state.revision) if page.events else self.position.revision
         return self._target > self.position.revision
 
     def _touch(self, asked: float) -> None:

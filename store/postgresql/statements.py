@@ -46,39 +46,86 @@ EXTEND = "SELECT store_log_extend(%s, %s)"
 
 NOTIFY = f"SELECT pg_notify('{CHANNEL}', %s::text)"
 
+PAGE_BYTES = 16 * 1024 * 1024
+"""How much of others' objects a process holds while it reads them, but for the last of a page, of whatever size.
+
+Their number says nothing: a thousand changes of one large object are a gigabyte. A page that has reached it is not the last.
+"""
+
+REPLAY_BYTES = PAGE_BYTES // 8
+"""The same for one watch: what it has read it holds until its client has taken it, and there are many."""
+
+# Of the rows of a subquery those before which less than a bound stands. How long a value is is known without fetching it.
+_BOUNDED = """
+    SELECT * FROM (
+        SELECT *, sum({bytes}) OVER (ORDER BY {order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+        FROM ({rows}) AS rows
+    ) AS page WHERE coalesce(before, 0) < {bound}
+"""
+_EVENT_BYTES = "octet_length(data) + coalesce(octet_length(previous), 0)"
+
 _LOAD = """
 SELECT r.revision, o.space, o.namespace, o.name, o.revision, o.data
 FROM store_revision AS r LEFT JOIN LATERAL (
+{rows}) AS o ON true
+"""
+_OBJECTS = """
     SELECT space, namespace, name, revision, data FROM store_object
     WHERE {where} AND (space, namespace, name) > (%s, %s, %s)
     ORDER BY space, namespace, name LIMIT %s
-) AS o ON true
 """
 
-LOAD_RANGE = _LOAD.format(where='"group" = %s AND resource = %s AND space = %s')
-LOAD_EVERYWHERE = _LOAD.format(where='"group" = %s AND resource = %s')
+
+def _load(where: str) -> str:
+    rows = _OBJECTS.format(where=where)
+    return _LOAD.format(
+        rows=_BOUNDED.format(bytes="octet_length(data)", order="space, namespace, name", rows=rows, bound="%s")
+    )
+
+
+LOAD_RANGE = _load('"group" = %s AND resource = %s AND space = %s')
+LOAD_EVERYWHERE = _load('"group" = %s AND resource = %s')
 
 # What follows a revision, the revision itself first but without its data: that it is there, with the batch that the
 # reader knows, proves that what follows is the same history's. The counter row is of the same moment. The last column says
 # whether the counter was written on the timeline that this is: a standby fails here, one that was promoted since says no.
-FOLLOW = """
+FOLLOW = f"""
 SELECT r.revision, r.batch, r.epoch::text, r.compacted, r.began, e.revision, e.batch, e.type, e.space, e."group",
     e.resource, e.namespace, e.name, CASE WHEN e.revision > %s THEN e.data END,
     CASE WHEN e.revision > %s THEN e.previous END, r.timeline = (SELECT store_timeline())
 FROM store_revision AS r LEFT JOIN LATERAL (
-    SELECT * FROM store_event WHERE revision >= %s ORDER BY revision LIMIT %s
-) AS e ON true
-"""
+{
+    _BOUNDED.format(
+        bytes=f"CASE WHEN revision > %s THEN {_EVENT_BYTES} END",
+        order="revision",
+        rows="SELECT * FROM store_event WHERE revision >= %s ORDER BY revision LIMIT %s",
+        bound=PAGE_BYTES,
+    )
+}) AS e ON true
+"""  # noqa: S608 - constants of this module
+
+# Where the newest events begin that are together no larger than half a page, of those behind a revision.
+LOOK_BACK = f"""
+SELECT coalesce(max(revision), %s) FROM (
+    SELECT revision, sum({_EVENT_BYTES}) OVER (ORDER BY revision DESC) AS bytes FROM store_event WHERE revision > %s
+) AS newest WHERE bytes > {PAGE_BYTES // 2}
+"""  # noqa: S608 - constants of this module
 
 _LOG = """
 SELECT r.compacted, e.revision, e.type, e.space, e."group", e.resource, e.namespace, e.name, e.data, e.previous
 FROM store_revision AS r LEFT JOIN LATERAL (
-    SELECT * FROM store_event WHERE {where} ORDER BY revision LIMIT %s
-) AS e ON true
+{rows}) AS e ON true
 """
 _BETWEEN = 'revision > %s AND revision <= %s AND "group" = %s AND resource = %s'
-REPLAY_RANGE = _LOG.format(where=f"{_BETWEEN} AND space = %s")
-REPLAY_EVERYWHERE = _LOG.format(where=_BETWEEN)
+
+
+def _replay(where: str) -> str:
+    rows = f"SELECT * FROM store_event WHERE {where} ORDER BY revision LIMIT %s"  # noqa: S608 - constants of this module
+    return _LOG.format(rows=_BOUNDED.format(bytes=_EVENT_BYTES, order="revision", rows=rows, bound=REPLAY_BYTES))
+
+
+REPLAY_RANGE = _replay(f"{_BETWEEN} AND space = %s")
+REPLAY_EVERYWHERE = _replay(_BETWEEN)
 
 # What all tenants keep, with the revision of the same moment: what the log brings behind it is counted on from there.
 SIZES = """
