@@ -1,7 +1,7 @@
 """The store of one process (``store.interface.Store``) over PostgreSQL.
 
 Writes go through ``store.log.committer``, what any process wrote comes back through ``store.log.follower``, reads are served
-from ``store.cache`` and watches from ``store.watches``. This module joins them and keeps one promise of its own: a
+from ``store.cache``, the past from ``store.past`` and watches from ``store.watches``. This module joins them and keeps one promise of its own: a
 read that is not ``cached`` sees every write to what it reads that was confirmed, by any process, before the read began.
 """
 
@@ -17,14 +17,13 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-import orjson
-
 from store.cache import Cache, ListKey, ResourceCache
 from store.listeners import Listeners
 from store.log.committer import Committer
 from store.log.follower import Follower, clock, position_of, settle
 from store.log.leases import Leases, Terms
 from store.log.preconditions import key_parameters, rows_of
+from store.past import Past, whole
 from store.postgresql.arrays import Blobs
 from store.postgresql.connections import AWAY, PATIENCE_SECONDS
 from store.postgresql.dedicatedconnection import ConnectionPool, DedicatedConnection
@@ -34,31 +33,27 @@ from store.postgresql.statements import (
     MENTIONING,
     NAMESPACES_LACKING,
     PAGE_BYTES,
-    REPLAY_BYTES,
     RESOURCES,
     STATE,
     load,
-    replay,
 )
 from store.sizes import TenantSizes
 from store.supervision import Supervised
 from store.types import (
     AllSpaces,
     Event,
-    EventType,
     HistoryReplaced,
     Key,
     Listing,
     Operation,
     Range,
     RevisionTooNew,
-    RevisionTooOld,
     Room,
     Stored,
     StoreError,
     Unavailable,
 )
-from store.watches import Watch, WatchBroadcaster, matcher
+from store.watches import Watch, WatchBroadcaster
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +61,6 @@ FUTURE_SECONDS = 3.0
 """How long a reader waits for a revision from the future, as in Kubernetes."""
 
 LOAD_PAGE = 2000
-REPLAY_PAGE = 500
 
 LOAD_SECONDS = 10.0
 """How long a page of objects may take."""
@@ -114,6 +108,7 @@ class Engine:
         self.leases = Leases(conninfo, self._follower, self._pool, options.leases)
         self._committer = Committer(conninfo, self._follower, self.leases, patience=options.write_seconds)
         self._sizes = TenantSizes(self._pool, partial(self.get, cached=True))
+        self._past = Past(self._pool, self._hub, self._follower, self._resource)
         self._connection = DedicatedConnection(conninfo, "tenantry-reader")
         self._listeners = Listeners()
         self._loads: dict[Range | AllSpaces, asyncio.Task[None]] = {}
@@ -211,11 +206,12 @@ class Engine:
                 await self._verify_history()
         elif not (isinstance(selection, Range) and self.leases.cover(selection.space, now)):
             await self._barrier()
-        whole = (*selection[:3], None) if isinstance(selection, Range) else selection
-        cache = self._cache.find(whole, now) or await self._resource(_whole(selection))
+        place = (*selection[:3], None) if isinstance(selection, Range) else selection
+        cache = self._cache.find(place, now) or await self._resource(whole(selection))
         if exact is not None and exact != self.revision:
-            cache = await self._resource_at(selection, exact)
-        items, remaining = cache.listing(selection, after, limit)
+            items, remaining = await self._past.listing(selection, exact, after, limit)
+        else:
+            items, remaining = cache.listing(selection, after, limit)
         return Listing(items, self.revision if exact is None else exact, remaining)
 
     async def commit(self, *operations: Operation, room: Room | None = None) -> Sequence[Stored]:
@@ -230,7 +226,7 @@ class Engine:
 
     def watch(self, selection: Range | AllSpaces, *, since: int) -> Watch:
         """See ``store.interface.Store``."""
-        return Watch(self._hub, selection, since, self._await_revision, self._replay)
+        return Watch(self._hub, selection, since, self._await_revision, self._past.replay)
 
     def subscribe(
         self,
@@ -420,68 +416,9 @@ class Engine:
             if get(row, 1) is not None
         ], int.from_bytes(get(0, 0) or b"")
 
-    # The past.
-
-    async def _resource_at(self, selection: Range | AllSpaces, revision: int) -> ResourceCache:
-        """A selection as it was at ``revision``: what is held now, with everything that came after undone."""
-        position, undone = revision, dict[Key, Event]()
-        while position < self._hub.floor:
-            events, position = await self._replay(selection, position)
-            for event in events:
-                undone.setdefault(event.key, event)
-        cache = await self._resource(_whole(selection))
-        if position < self._hub.floor:
-            return await self._resource_at(selection, revision)
-        for event in self._hub.since(selection, position):
-            undone.setdefault(event.key, event)
-        items, _ = cache.listing(selection, None, 0)
-        past = [stored for stored in items if stored.key not in undone]
-        for key, event in undone.items():
-            if event.previous is not None:
-                past.append(Stored(key, _revision_of(event.previous), event.previous))
-        return ResourceCache(past)
-
-    async def _replay(self, selection: Range | AllSpaces, after: int) -> tuple[Sequence[Event], int]:
-        """A page of a selection's log above ``after``, and the revision that it reaches."""
-        statement, parameters = replay(selection)
-        upper = self.revision
-        # The mark is of the same moment as the log: one that is not beyond ``after`` has taken nothing away.
-        result = await self._pool.ask(statement, (after, upper, *parameters, REPLAY_PAGE), patience=LOAD_SECONDS)
-        get = result.get_value
-        if not result.ntuples or int.from_bytes(get(0, 0) or b"") > after:
-            raise RevisionTooOld(f"the log no longer reaches back to revision {after}")
-        events = [
-            Event(
-                EventType(text_of(get(row, 2))),
-                Key(*(text_of(get(row, column)) for column in range(3, 8))),
-                int.from_bytes(get(row, 1) or b""),
-                get(row, 8) or b"",
-                get(row, 9),
-            )
-            for row in range(result.ntuples)
-            if get(row, 1) is not None
-        ]
-        full = (
-            len(events) == REPLAY_PAGE
-            or sum(len(each.data) + len(each.previous or b"") for each in events) >= REPLAY_BYTES
-        )
-        reached = events[-1].revision if full else max(upper, after)
-        matching = matcher(selection)
-        return [event for event in events if matching(event)], reached
-
     async def _tend(self) -> None:
         options = self._options
         while True:
             await asyncio.sleep(options.progress_seconds)
             self._hub.progress()
             self._cache.drop_idle(clock() - options.cache_idle_seconds)
-
-
-def _whole(selection: Range | AllSpaces) -> Range | AllSpaces:
-    """The selection that a cache holds: all namespaces."""
-    return selection._replace(namespace=None) if isinstance(selection, Range) else selection
-
-
-def _revision_of(data: bytes) -> int:
-    """The revision inside kept bytes."""
-    return int(orjson.loads(data)["metadata"]["resourceVersion"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,9 +12,10 @@ import pytest
 
 from store.engine import Engine, Options
 from store.log import follower
+from store.past import Past
 from store.postgresql import dedicatedconnection
 from store.postgresql.statements import PAGE_BYTES, REPLAY_BYTES
-from store.types import AllSpaces, Create, Event, Stored, Update
+from store.types import AllSpaces, Create, Event, Range, Stored, Update
 from tests.store.elsewhere import Elsewhere
 from tests.store.objects import PODS, body, pod
 
@@ -129,6 +132,33 @@ async def test_the_past_is_replayed_page_by_page(conninfo: str, answers: Answers
             past = await store.list(selection, exact=3)
             assert list(past.items) == [written[2]]
         assert LARGE < max(answers.sizes) <= REPLAY_BYTES + 3 * LARGE
+
+
+async def test_lists_of_the_past_of_one_space_take_turns(conninfo: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What each holds meanwhile nobody holds twice."""
+    under_way, most = Counter[str](), Counter[str]()
+    at = Past._at
+
+    async def counted(self: Past, selection: Any, revision: int) -> Any:
+        under_way[selection.space] += 1
+        most[selection.space] = max(most[selection.space], under_way[selection.space])
+        try:
+            return await at(self, selection, revision)
+        finally:
+            under_way[selection.space] -= 1
+
+    monkeypatch.setattr(Past, "_at", counted)
+    others = Range("root:globex", "", "pods")
+    async with Engine(conninfo, Options(window_bytes=1)) as store:
+        written = await write(store, ["one"] * 8)
+        (its,) = await store.commit(Create(pod("its", space=others.space), body("its")))
+        await store.commit(Update(its.key, its.revision, body("its", more=1)))
+        ask = [(PODS, 1 + number % 8) for number in range(16)]
+        lists = await asyncio.gather(
+            *(store.list(selection, exact=revision) for selection, revision in [*ask, (others, its.revision)])
+        )
+        assert [list(each.items) for each in lists] == [*([written[revision - 1]] for _, revision in ask), [its]]
+    assert most == {PODS.space: 1, others.space: 1}
 
 
 async def test_objects_are_loaded_page_by_page(conninfo: str, answers: Answers) -> None:
