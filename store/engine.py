@@ -1,8 +1,9 @@
 """The store of one process (``store.interface.Store``) over PostgreSQL.
 
 Writes go through ``store.log.committer``, what any process wrote comes back through ``store.log.follower``, reads are served
-from ``store.cache``, the past from ``store.past`` and watches from ``store.watches``. This module joins them and keeps one promise of its own: a
-read that is not ``cached`` sees every write to what it reads that was confirmed, by any process, before the read began.
+from ``store.cache``, the past from ``store.past`` and watches from ``store.watches``. This module joins them and keeps one
+promise of its own: a read that is not ``cached`` sees every write to what it reads that was confirmed, by any process,
+before the read began.
 """
 
 from __future__ import annotations
