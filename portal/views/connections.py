@@ -5,6 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from csp.decorators import csp_update
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -12,10 +13,11 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods, require_safe
 
+from kube.requests.status import NotFound
 from portal.http.actors import actor_of
 from portal.pages.forms import EmptyForm
 from portal.pages.pagination import pager
-from portal.views.actions import render_action
+from portal.views.actions import redirect_out, render_action
 from tenants import services
 from tenants.models import RecordingMode
 from tenants.openstreams import connection_visible_to, connections_visible_to
@@ -33,9 +35,14 @@ def connections(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def connection_end(request: HttpRequest, pk: UUID) -> HttpResponse:
-    """Confirm, and end it."""
+    """Confirm, and end it; one that has ended by itself meanwhile is nobody's error."""
     actor = actor_of(request)
-    found = connection_visible_to(actor, pk)
+    try:
+        found = connection_visible_to(actor, pk)
+    except NotFound:
+        # Whoever may not see it reads the same.
+        messages.success(request, "The connection has ended.", extra_tags="allow")
+        return redirect_out(request, reverse("pod-connections"))
     return render_action(
         request,
         EmptyForm(request.POST),
