@@ -136,13 +136,14 @@ def figures(found: list[float]) -> tuple[float, float]:
 
 
 def compare(folder: Path, database: str, *flags: str, attack: Callable[[Caller, Event], None], name: str) -> None:
-    """A server with these flags: print what the victim waits alone, beside the attack, and their ratio."""
+    """A server with these flags and two tenants: what one waits alone, beside the other's attack, and the ratio of both."""
     server = start(folder, database, *flags)
+    mine, theirs = (f"{each}-{folder.name}" for each in ("globex", "acme"))
     try:
-        for tenant in ("acme", "globex"):
+        for tenant in (mine, theirs):
             tenant_named(server, tenant)
-        victim = server.user("globex", "gina", "tenantry:owner")
-        attacker = server.user("acme", "alice", "tenantry:owner")
+        victim = server.user(mine, "gina", "tenantry:owner")
+        attacker = server.user(theirs, "alice", "tenantry:owner")
         victim.post(f"{NAMESPACED}/configmaps", config_map("mine"))
         attacker.post(f"{NAMESPACED}/pods", pod("victim"))
         latencies(victim, 200)
@@ -164,7 +165,7 @@ def main() -> None:
         for number, (flags, attack, name) in enumerate(
             ((unlimited, expensive, "beside expensive bodies"), (PATIENT, flood, "beside a flood of reads"))
         ):
-            compare(Path(folder, f"data{number}"), product.database, *flags, attack=attack, name=name)
+            compare(Path(folder, f"{number}"), product.database, *flags, attack=attack, name=name)
 
 
 if __name__ == "__main__":
