@@ -32,6 +32,7 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 import aiohttp
+import psycopg
 import uvloop
 
 from bench.apiserver import Target, served
@@ -274,6 +275,21 @@ def admit(product: Product, target: Target, cluster: Cluster) -> None:
     )
 
 
+def commits(product: Product) -> None:
+    """The floor: as many commits a second of one small row each, on the same database, with nothing else to do."""
+    times: list[float] = []
+    with psycopg.connect(product.database.replace("tenantry@", "postgres@"), autocommit=True) as connection:
+        connection.execute("CREATE TABLE floor AS SELECT 0::bigint AS number")
+        begun = time.perf_counter()
+        for number in range(RATE * SECONDS // 2):
+            time.sleep(max(0.0, begun + number / RATE - time.perf_counter()))
+            sent = time.perf_counter()
+            connection.execute("UPDATE floor SET number = number + 1")
+            times.append((time.perf_counter() - sent) * 1000)
+    cuts = statistics.quantiles(times, n=100)
+    print(f"  a commit of the database alone, {RATE}/s   p50 {cuts[49]:8.2f} ms   p99 {cuts[98]:8.2f} ms", flush=True)
+
+
 def _root(target: Target) -> str:
     return f"https://{urlsplit(target.url).netloc}"
 
@@ -312,6 +328,7 @@ def main() -> None:
             authorize(target, cluster, real)
             for process in server.processes:
                 move(process.pid, -1)
+            commits(product)
             admit(product, target, cluster)
 
 

@@ -178,9 +178,10 @@ def access_request(of: Tenant, who: User, **fields: Any) -> AccessRequest:
 
 
 def pod_connection(into: Workspace, caller: User, **fields: Any) -> PodConnection:
-    """A shell that a process of the API server has reported just now."""
+    """A shell that a process of the API server reports; for a day, as no test waits for its next report."""
     now = timezone.now()
-    values = {"pod": "web-7d4b9c6f5-x2kqp", "way": "exec", "opened_at": now, "seen_at": now, **fields}
+    reported = now + timedelta(days=1)
+    values = {"pod": "web-7d4b9c6f5-x2kqp", "way": "exec", "opened_at": now, "seen_at": reported, **fields}
     return PodConnection.objects.create(
         id=uuid.uuid4(),
         process=uuid.uuid4(),

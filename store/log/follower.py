@@ -67,6 +67,11 @@ class Page:
     continued: bool
     """Whether this is the timeline of the last write: a promoted standby's history is another one, whatever it holds."""
 
+    @property
+    def is_last(self) -> bool:
+        """Whether nothing that was there at the moment of the page follows it."""
+        return not self.events or self.events[-1].revision == self.state.revision
+
     def proves(self, known: LogPosition) -> bool:
         """Whether ``known`` is in this history, and everything that followed is in the log."""
         if not self.continued or self.state.epoch != known.epoch or self.compacted > known.revision:
@@ -253,7 +258,7 @@ class Follower:
             if not page.continued:
                 # A promoted standby: the epoch that begins now is the first that anybody here knows.
                 await self._connection.ask(COMMIT, parameters_of((), NO_POSITION, secrets.randbits(63)), form=BINARY)
-            elif page.state.epoch == state.epoch and page.state.revision == after + len(page.events):
+            elif page.state.epoch == state.epoch and page.is_last:
                 return page
 
     async def _page(self, after: int, limit: int) -> Page:

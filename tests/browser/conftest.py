@@ -123,8 +123,7 @@ def house(transactional_db: None, settings: Any) -> dict[str, Any]:
     factories.credential(web, alice)
     factories.credential(web, bob, revoked_at=web.created_at, ip_address="2001:db8::17")
     for who, way, ended_by in ((bob, "exec", ""), (alice, "portforward", operator.email)):
-        # No process is there that would report it again: it is seen for as long as the test goes on.
-        factories.pod_connection(web, who, way=way, ended_by=ended_by, seen_at=timezone.now() + timedelta(days=1))
+        factories.pod_connection(web, who, way=way, ended_by=ended_by)
     played = factories.recording(web, bob, shown="$ \x1b[1;32mls\x1b[0m\r\nnotes.txt  gr\u00fc\u00dfe.txt\r\n$ ")
     factories.recording(web, bob, shown=None, why="the connection was closed", exit_code=None)
     factories.event("acme", Action.WORKSPACE_CREATED, alice, of=web)
