@@ -30,6 +30,7 @@ from tests.gateway.overloading import JSON, NAMESPACED, Expensive, corpus, pod
 SAMPLES: Final = 600
 VALUES: Final = 20_000
 CONNECTIONS: Final = 64
+BEGIN_SECONDS: Final = 120
 PATIENT: Final = (
     "--tenant-read-qps=1000",
     "--tenant-read-burst=2000",
@@ -102,7 +103,12 @@ def flood(attacker: Caller, begun: Event) -> None:
     def ask() -> None:
         line = Line(attacker)
         while True:
-            if line.ask("GET", f"{NAMESPACED}/pods") == 429:
+            try:
+                status = line.ask("GET", f"{NAMESPACED}/pods")
+            except (HTTPException, OSError):
+                line.close()
+                continue
+            if status == 429:
                 begun.set()
 
     threads = [threading.Thread(target=ask, daemon=True) for _ in range(CONNECTIONS)]
@@ -119,7 +125,8 @@ def beside(victim: Caller, attack: Callable[[Event], None]) -> list[float]:
     process = context.Process(target=attack, args=(begun,), daemon=True)
     process.start()
     try:
-        begun.wait()
+        if not begun.wait(BEGIN_SECONDS):
+            raise RuntimeError("the attack did not begin")
         found = latencies(victim)
         if not process.is_alive():
             raise RuntimeError("the attack ended")

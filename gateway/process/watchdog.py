@@ -25,9 +25,12 @@ class Watchdog:
     """Counts the times that the loop was held, by the place in our code that a look at the stack found.
 
     What counts is processor time: a machine that is busy with others holds no loop, and a loop that has nothing to do is not
-    woken to be looked at. A timer of the process's own processor time (``setitimer(2)``) ticks while it works: the first tick
-    asks the loop for a beat, which comes with its next turn and tells how long that has taken; the next ticks look where the
-    loop is meanwhile. A hold that no tick has met is counted as ``unknown``.
+    woken to be looked at. A timer of the process's own processor time (``setitimer(2)``) ticks while it works.
+
+    1. The first tick asks the loop for a beat, which comes with its next turn and tells how long that has taken; the next
+       ticks look where the loop is meanwhile. A hold that ends before the second tick is counted as ``unknown``.
+    2. Ticks are heard between two steps of the interpreter: those that come during one long step, a call of compiled code,
+       are heard as one when it is over, and the caller is where the loop is then.
     """
 
     def __init__(self) -> None:
@@ -36,6 +39,8 @@ class Watchdog:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._asked: float | None = None
         """The loop's processor time when it was asked for the beat that has not come yet."""
+        self._ticked = 0.0
+        """The loop's processor time when a tick was heard last."""
         self._place = ""
 
     @asynccontextmanager
@@ -44,17 +49,17 @@ class Watchdog:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        self._loop = asyncio.get_running_loop()
-        before = signal.signal(signal.SIGVTALRM, self._tick)
-        signal.siginterrupt(signal.SIGVTALRM, False)
-        timer = signal.setitimer(signal.ITIMER_VIRTUAL, TICK_SECONDS, TICK_SECONDS)
+        self._loop, self._ticked = asyncio.get_running_loop(), time.thread_time()
+        before = signal.signal(signal.SIGPROF, self._tick)
+        signal.siginterrupt(signal.SIGPROF, False)
+        timer = signal.setitimer(signal.ITIMER_PROF, TICK_SECONDS, TICK_SECONDS)
         try:
             yield
         finally:
-            signal.setitimer(signal.ITIMER_VIRTUAL, *timer)
+            signal.setitimer(signal.ITIMER_PROF, *timer)
             self._loop = None
             if callable(before):
-                signal.signal(signal.SIGVTALRM, before)
+                signal.signal(signal.SIGPROF, before)
             # Otherwise the handler stays: a tick that is on its way would end the process, or be complained of.
 
     def render(self) -> list[str]:
@@ -68,21 +73,28 @@ class Watchdog:
 
     def _tick(self, _: int, frame: FrameType | None) -> None:
         """Between two steps of whatever the loop's thread does, or waits for."""
-        if self._loop is None or self._loop.is_closed():
+        loop = self._loop
+        if loop is None or loop.is_closed():
             return
-        if self._asked is None:
-            self._asked = time.thread_time()
-            self._loop.call_soon_threadsafe(self._beat)
-        elif not self._place:
-            self._place = _place(frame)
+        ticked, self._ticked = self._ticked, time.thread_time()
+        if self._asked is not None:
+            self._place = self._place or _place(frame)
+            return
+        try:
+            loop.call_soon_threadsafe(self._beat)
+        except Exception:  # noqa: BLE001 - whatever is interrupted here may be out of memory or too deep
+            return
+        late = self._ticked - ticked - TICK_SECONDS
+        self._asked, self._place = self._ticked, ""
+        if late > HOLD_SECONDS:
+            self._asked, self._place = self._ticked - late, _place(frame)
 
     def _beat(self) -> None:
         """In the loop: it goes on."""
         asked, self._asked = self._asked, None
-        place, self._place = self._place or "unknown", ""
         if asked is None:
             return
-        held = time.thread_time() - asked
+        held, place = time.thread_time() - asked, self._place or "unknown"
         self.longest = max(self.longest, held)
         if held > HOLD_SECONDS:
             if place not in self.holds and len(self.holds) >= _PLACES_MAX:

@@ -229,7 +229,8 @@ async def build_runtime(
                 else nullcontext()
             )
             shorten_switch_interval()
-            watched = runtime.watchdog.watching()
+            # Beside a server, in the portal and for heavy requests, nobody asks how long this loop is held.
+            watched = runtime.watchdog.watching() if background else nullcontext()
             async with (
                 authentication.running(open_streams.recheck_known_by),
                 authorization.running(),

@@ -41,7 +41,8 @@ def connection_end(request: HttpRequest, pk: UUID) -> HttpResponse:
         found = connection_visible_to(actor, pk)
     except NotFound:
         # Whoever may not see it reads the same.
-        messages.success(request, "The connection has ended.", extra_tags="allow")
+        text = "There is no such connection any more, or the API server that has it does not answer."
+        messages.error(request, text, extra_tags="deny")
         return redirect_out(request, reverse("pod-connections"))
     return render_action(
         request,

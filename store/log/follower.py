@@ -273,9 +273,13 @@ class Follower:
             verifications, self._verifications = self._verifications, []
             try:
                 async with asyncio.timeout(HEALTHY_SECONDS):
-                    more = await self._look()
+                    more, whole = await self._look()
                 delay = 0.05
-                settle(verifications, None)
+                if whole:
+                    settle(verifications, None)
+                else:
+                    # What is known is of the history, but not yet all of it that there was when they asked.
+                    self._verifications = [*verifications, *self._verifications]
             except (*AWAY, Unavailable) as error:
                 self._connection.close()
                 self.silent_from = clock() + HEALTHY_SECONDS
@@ -287,26 +291,30 @@ class Follower:
             except BaseException:
                 settle(verifications, Unavailable("the store is closed"))
                 raise
-            if not more:
+            if whole and not more:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._wake.wait(), self._poll_seconds)
 
-    async def _look(self) -> bool:
-        """Read on from what is known, or find that it is void; true when there is more to read."""
+    async def _look(self) -> tuple[bool, bool]:
+        """Read on from what is known, or find that it is void.
+
+        Whether there is more to read, and whether all is known that there was at the moment of the question.
+        """
         asked, known = clock(), self.position
         page = await self._page(known.revision, PAGE)
         if self.position.epoch != known.epoch:
             # A writer has noticed that the history was replaced, and this may have been read before it was.
-            return True
+            return True, True
         fits = page.proves(known) and self.apply((known.revision, known.batch), page.events, page.batches)
         if not fits:
             await self._renew()
-            return True
-        # The proof is as old as the question: the database may have been silent since.
-        self._touch(asked)
+            return True, True
+        if page.is_last:
+            # The proof is as old as the question: the database may have been silent since.
+            self._touch(asked)
         # Without any, somebody announced what is not there; the page may have been too small for what is.
         self._target = max(self._target, page.state.revision) if page.events else self.position.revision
-        return self._target > self.position.revision
+        return self._target > self.position.revision, page.is_last
 
     def _touch(self, asked: float) -> None:
         self._contact = asked

@@ -367,7 +367,7 @@ def test_everybody_may_add_to_the_audit_and_sees_none_of_it_by_that(chain: str, 
 SETTINGS = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off"
 STATEMENTS = [
     *(getattr(statements, name) for name in ("STATE", "CURRENT", "WRITE")),
-    *(statements.LOAD_RANGE, statements.LOAD_EVERYWHERE, statements.FOLLOW),
+    *(statements.LOAD_RANGE, statements.LOAD_EVERYWHERE, statements.FOLLOW, statements.LOOK_BACK),
     *(statements.REPLAY_RANGE, statements.REPLAY_EVERYWHERE, statements.RESOURCES, statements.MENTIONING),
     statements.LEASES_LEFT,
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -101,7 +102,9 @@ async def test_a_page_that_one_event_fills_is_not_the_last(conninfo: str, monkey
 
     def noted(*answer: Any) -> follower.Page:
         page = page_of(*answer)
-        pages.append(len(page.events))
+        if threading.current_thread() is threading.main_thread():
+            # Not those of the engine elsewhere.
+            pages.append(len(page.events))
         return page
 
     monkeypatch.setattr(follower, "page_of", noted)
@@ -114,6 +117,19 @@ async def test_a_page_that_one_event_fills_is_not_the_last(conninfo: str, monkey
             assert found is not None
             assert found.revision == 5
             assert pages[:5] == [1] * 5
+
+
+async def test_a_doubt_is_settled_by_the_last_page(conninfo: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any word of it: whoever asks after a silence decides by all that there was when he asked, in as many pages."""
+    monkeypatch.setattr(follower, "FOLLOW", follower.FOLLOW.replace(str(PAGE_BYTES), "1"))
+    monkeypatch.setattr(follower.Follower, "_heard", lambda *_: None)
+    with Elsewhere(conninfo) as elsewhere:
+        async with Engine(conninfo, Options(poll_seconds=600.0)) as store:
+            elsewhere.answer(lambda engine: write(engine, ["one"] * 5))
+            assert store.revision == 0
+            await store._verify_history()
+            assert store.revision == 5
+            assert store.healthy
 
 
 async def test_the_past_is_replayed_page_by_page(conninfo: str, answers: Answers) -> None:

@@ -94,7 +94,7 @@ async def test_an_admin_sees_who_is_in_a_pod_and_ends_it() -> None:
                 assert ("anna" in await sync_to_async(page)(who[name])) is visible, name
             assert await sync_to_async(end)(who["viewer"], row) == 403
             # To whom it is nothing at all it is what has never been, or ended.
-            assert "The connection has ended." in await sync_to_async(ended)(who["stranger"], row)
+            assert "There is no such connection any more" in await sync_to_async(ended)(who["stranger"], row)
             assert await sync_to_async(end)(who["stranger"], row) == 302
             assert not (await sync_to_async(PodConnection.objects.get)()).ended_by
             assert await sync_to_async(end)(who["admin"], row) == 302
@@ -102,7 +102,7 @@ async def test_an_admin_sees_who_is_in_a_pod_and_ends_it() -> None:
             await seen(lambda: not PodConnection.objects.exists() and not StreamCount.objects.exists())
             entry = await seen(AuditEntry.objects.filter(action="connection.end").first)
             assert (entry.chain, entry.actor, entry.detail["caller"]) == ("acme", who["admin"].email, "anna")
-            assert "The connection has ended." in await sync_to_async(ended)(who["admin"], row)
+            assert "There is no such connection any more" in await sync_to_async(ended)(who["admin"], row)
         finally:
             await reports.stop()
 
