@@ -14,9 +14,9 @@ import pytest
 from gateway.options import Options
 from gateway.server.inprocess import Gateway
 from kube.authentication.identity import Principal
-from tests.databases import ROOT
+from tests.databases import ROOT, migrated
 from tests.gateway.callers import Caller, config_map, eventually
-from tests.gateway.conftest import Server, another, stop, tenant_named
+from tests.gateway.conftest import Server, another, running, stop, tenant_named
 
 
 def test_taken_port_is_one_line_that_says_what_to_do(server: Server, tmp_path: Path) -> None:
@@ -142,12 +142,12 @@ def test_stop_waits_for_no_client_that_has_its_answer(server: Server, tmp_path: 
         assert "ERROR" not in [event["type"] for event in watch.until_end()]
 
 
-def test_flooding_tenant_gets_429_and_the_others_are_served(server: Server, tmp_path: Path) -> None:
+def test_flooding_tenant_gets_429_and_the_others_are_served(tmp_path: Path) -> None:
     """AD6: ``Retry-After`` in the header and in the body."""
     flags = ("--tenant-write-qps", "0.01", "--tenant-write-burst", "1", "--tenant-max-watches", "1")
     flags += ("--tenant-read-qps", "2000")
     path = "/api/v1/namespaces/default/configmaps"
-    with another(server, tmp_path / "data", *flags) as second:
+    with migrated("flood") as database, running(tmp_path / "data", database, *flags) as second:
         flooding = second.user(tenant_named(second, "flooding"), "florian", "tenantry:owner")
         quiet = second.user(tenant_named(second, "quiet"), "quentin", "tenantry:owner")
         assert flooding.post(path, config_map("first")).status == 201
