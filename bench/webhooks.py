@@ -200,9 +200,9 @@ def _review(namespace: str, operation: str, new: dict[str, Any] | None, old: dic
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """Milliseconds from when each review was sent until it was answered, and how ``late`` the load was to send it.
+    """Milliseconds from when each review was due until it was answered, and until the load had a turn to send it.
 
-    The load waits for no answer before it sends the next: lateness is its own, and of who else is on its core.
+    What is ``late`` is the load's own, and of who else is on its core: it is in ``times`` as well.
     """
 
     times: list[float] = field(default_factory=list)
@@ -215,13 +215,12 @@ async def _steadily(session: aiohttp.ClientSession, url: str, bodies: Sequence[b
     found = Answered()
 
     async def ask(body: bytes, due: float) -> None:
-        sent = time.perf_counter()
-        found.late.append((sent - due) * 1000)
+        found.late.append((time.perf_counter() - due) * 1000)
         async with session.post(url, data=body) as answer:
             said = await answer.json(content_type=None)
         admitted = answer.status == 200 and said["response"]["allowed"]
         found.answers["admitted" if admitted else f"{answer.status}"] += 1
-        found.times.append((time.perf_counter() - sent) * 1000)
+        found.times.append((time.perf_counter() - due) * 1000)
 
     async with asyncio.TaskGroup() as group:
         begun = time.perf_counter()

@@ -55,6 +55,3 @@ class Turns:
     def of(self, name: Hashable) -> AbstractAsyncContextManager[None]:
         """The turn of one who wants what has this name: first come, first served."""
         return _Turn(self._locks, name)
-
-    def __len__(self) -> int:
-        return len(self._locks)

@@ -62,7 +62,7 @@ class RequestPipeline:
         "_allowance",
         "_cycle",
         "_headers",
-        "_is_next",
+        "_is_alone",
         "_query",
         "_runtime",
         "audit_id",
@@ -88,7 +88,7 @@ class RequestPipeline:
         self._headers: Mapping[bytes, bytes] = {}
         self._query: Mapping[str, str] = {}
         self._allowance: Allowance | None = None
-        self._is_next = False
+        self._is_alone = False
         self.now = time.time()
         self.started = time.perf_counter()
         self.audit_id = random_uid()
@@ -107,7 +107,7 @@ class RequestPipeline:
         begin_budget()
         latest, self._runtime.latest_connection = self._runtime.latest_connection, self._cycle.connection_id
         # Nobody else's came since the same connection's last one: there is nobody to go in step with.
-        self._is_next = latest == self._cycle.connection_id
+        self._is_alone = latest == self._cycle.connection_id
         answer: Response | Stream | None = None
         try:
             try:
@@ -119,7 +119,7 @@ class RequestPipeline:
                     if isinstance(error, RateLimited):
                         self.decision = error.decision
                     answer = self._refusal(as_status_error(error))
-                if not (self._is_next or isinstance(answer, Stream)):
+                if not (self._is_alone or isinstance(answer, Stream)):
                     await _in_step()
             except asyncio.CancelledError:
                 task = asyncio.current_task()
@@ -178,7 +178,7 @@ class RequestPipeline:
         asked = time.perf_counter()
         if cycle.method in _WITH_BODY or b"content-length" in self._headers or b"transfer-encoding" in self._headers:
             body = await read_body(cycle, self._headers, limit_of(info))
-        if not self._is_next:
+        if not self._is_alone:
             await _in_step()
         if time.perf_counter() - asked > PROMPT_SECONDS and info.path not in ALWAYS_ALLOWED:
             # Rights can end while a body trickles in, or a process stands still; what everybody may cannot.
