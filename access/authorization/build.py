@@ -60,6 +60,11 @@ class Authorization:
     file: PolicyFile | None
     webhook: WebhookAuthorizer | None
 
+    @property
+    def resources(self) -> Sequence[tuple[str, str]]:
+        """What ``on_events`` looks at."""
+        return [*self.policies.resources, *self.objects.resources, *self.graphs.resources]
+
     def on_events(self, events: Sequence[Event]) -> None:
         """Keep what is in memory right."""
         self.policies.on_events(events)

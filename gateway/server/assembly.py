@@ -180,7 +180,7 @@ async def build_runtime(
             trace(runtime)
         store.subscribe(custom.on_events, lost=custom.on_lost, resources=[CRDS])
         # What decides is kept right before open streams are looked at again.
-        store.subscribe(authorization.on_events, lost=authorization.forget)
+        store.subscribe(authorization.on_events, lost=authorization.forget, resources=authorization.resources)
         store.subscribe(admission.on_events, lost=admission.forget, resources=admission.resources)
         store.subscribe(cluster_namespaces.on_events, lost=cluster_namespaces.forget, resources=[NAMESPACES])
         store.subscribe(tenant_limits.on_events, lost=tenant_limits.forget, resources=LIMITING)
@@ -191,7 +191,7 @@ async def build_runtime(
         copies = PlacedCopies(store, clusters, tokens, options.database_url)
         store.subscribe(rights.on_events, resources=[NAMESPACES])
         store.subscribe(opened.on_events, resources=[NAMESPACES])
-        store.subscribe(counting.on_events)
+        store.subscribe(counting.on_events, resources=counting.resources)
         store.subscribe(copies.on_events, resources=[NAMESPACES, PLACED_COPIES])
         store.subscribe(runtime.on_events, lost=lambda: open_streams.reauthorize(None))
         await custom.load()

@@ -29,6 +29,7 @@ from store.interface import Store
 from store.types import Create, Delete, Event, EventType, Key, Operation, Range, Update
 
 _BOOKS_MAX: Final = 10_000
+_KEPT: Final = (PLACED_RESERVATIONS, PLACED_USAGES)
 
 
 @dataclass(slots=True)
@@ -129,7 +130,7 @@ class Books:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._books: dict[str, Book] = {}
-        store.subscribe(self._on_events, lost=self._books.clear)
+        store.subscribe(self._on_events, lost=self._books.clear, resources=_KEPT)
 
     async def of(self, space: str) -> Book:
         """The book of a tenant as this process has followed it. Raises ``InvalidQuantity``."""
@@ -144,7 +145,7 @@ class Books:
     def _on_events(self, events: Sequence[Event]) -> None:
         for event in events:
             key = event.key
-            if key[1:3] != PLACED_RESERVATIONS and key[1:3] != PLACED_USAGES:
+            if key[1:3] not in _KEPT:
                 continue
             book = self._books.get(key.space)
             if book is None:

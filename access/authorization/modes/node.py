@@ -41,6 +41,9 @@ ANY_NODE: Final = (
 class NodeGraphs:
     """The graph of each space in which a node has asked for something, kept right by the change log."""
 
+    resources: Final = GRAPHED
+    """What ``on_events`` looks at."""
+
     def __init__(self, store: Reader) -> None:
         self._store = store
         self._graphs: OrderedDict[str, NodeGraph] = OrderedDict()

@@ -45,6 +45,9 @@ _TOGETHER_BYTES: Final = 64 * 1024
 class PolicyCache:
     """The compiled policy of every logical cluster in use."""
 
+    resources: Final = (("", "tenants"), *((GROUP, resource) for resource in (*_ROLES, *_BINDINGS)))
+    """What ``on_events`` looks at."""
+
     def __init__(self, store: Reader, spaces_max: int = SPACES_MAX) -> None:
         self._store = store
         self.spaces_max = spaces_max

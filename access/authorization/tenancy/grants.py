@@ -36,6 +36,9 @@ class TenantPolicies:
     A change in a space makes its policies be read again with the next knock.
     """
 
+    resources: Final = ((GROUP, RESOURCE),)
+    """What ``on_events`` looks at."""
+
     def __init__(self, store: Reader) -> None:
         self._store = store
         self._known: OrderedDict[str, tuple[Policy, ...]] = OrderedDict()

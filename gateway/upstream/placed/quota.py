@@ -37,6 +37,7 @@ from gateway.upstream.reading import Unserved, read_document, read_list_as
 from gateway.upstream.tokens import WorkspaceTokens
 from kube.authorization.rbac import Attributes
 from kube.kinds.builtins import BUILTINS
+from kube.objects.publications import NAMESPACES
 from kube.quota.placedusage import Counted
 from kube.quota.quantities import InvalidQuantity
 from kube.quota.reservations import Reservation
@@ -72,7 +73,7 @@ _VERSIONS_MAX: Final = 16
 _ALL: Final = ""
 """In place of a namespace: all of a space."""
 
-_NOTED: Final = frozenset({PLACED_USAGES, PLACED_RESERVATIONS})
+_NOTED: Final = (PLACED_USAGES, PLACED_RESERVATIONS)
 
 _ENDING: Final = frozenset({"delete", "deletecollection"})
 
@@ -161,6 +162,9 @@ class NamespaceQuotaReader:
 class PlacedUsageController:
     """The work of one process; ``run`` until it is cancelled."""
 
+    resources: Final = (NAMESPACES, TENANT_QUOTAS, *_NOTED)
+    """What ``on_events`` looks at."""
+
     def __init__(
         self, store: Engine, quotas: PlacedQuotas, clusters: Clusters, tokens: WorkspaceTokens, database_url: str
     ) -> None:
@@ -186,7 +190,7 @@ class PlacedUsageController:
             key = event.key
             if key[1:3] in _NOTED:
                 self._soon.add((key.space, key.name.partition("/")[0]))
-            elif key[1:3] == ("", "namespaces") and placement_in(event.data, key) is not None:
+            elif key[1:3] == NAMESPACES and placement_in(event.data, key) is not None:
                 self._soon.add((key.space, key.name))
             elif key[1:3] == TENANT_QUOTAS:
                 bounded = _bounded(orjson.loads(event.data))
@@ -263,7 +267,7 @@ class PlacedUsageController:
     async def _there(self, places: Collection[tuple[str, str]] | None) -> dict[tuple[str, str], Placement | None]:
         """Of these places the placed namespaces, and, as ``None``, those of which only the count is left."""
         if places is None:
-            namespaces = (await self._store.list(AllSpaces("", "namespaces"), cached=True)).items
+            namespaces = (await self._store.list(AllSpaces(*NAMESPACES), cached=True)).items
             usages = (await self._store.list(AllSpaces(*PLACED_USAGES), cached=True)).items
         else:
             # Where much is written somebody is always told: what all the others have is not to be gone through for that.
