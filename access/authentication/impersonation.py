@@ -34,6 +34,7 @@ from kube.requests.logicalclusters import full_path, space_of, tenant_of
 from kube.requests.names import SYSTEM_TENANT, is_tenant_name
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import BadRequest, Forbidden
+from tenants.clusters.objects import is_own_account
 
 Authorize = Callable[[Principal, RequestInfo], Awaitable[Decision]]
 
@@ -118,6 +119,8 @@ def _check_reserved(caller: Principal, wish: ImpersonationRequest, tenant: str) 
         raise BadRequest("a tenant of this name has no service accounts")
     if caller.is_system:
         return
+    if wish.service_account is not None and is_own_account(*wish.service_account):
+        raise Forbidden("a workspace's own accounts can be impersonated by the system tenant alone")
     if wish.user.startswith("system:") and wish.user != ANONYMOUS and not wish.user.startswith(SERVICE_ACCOUNT_PREFIX):
         raise Forbidden('users that begin with "system:" can be impersonated by the system tenant alone')
     for group in wish.groups:

@@ -10,6 +10,7 @@ from gateway.handlers.deleting import read_options
 from gateway.handlers.reading import find, show
 from gateway.http.messages import Request, Response
 from gateway.process.runtime import Runtime
+from gateway.process.tenantservices import in_person
 from gateway.resources import objects, writeoptions
 from gateway.resources.kinds import Kind
 from kube.requests.fielderrors import invalid_object
@@ -41,7 +42,7 @@ async def require(runtime: Runtime, name: str) -> None:
 
 
 async def _create(runtime: Runtime, request: Request, kind: Kind) -> Response:
-    body = objects.decode_object(request, kind)
+    user, body = in_person(request.principal), objects.decode_object(request, kind)
     writeoptions.check(request)
     objects.check_namespace_and_name(request.info, kind, body)
     metadata = body["metadata"]
@@ -56,7 +57,7 @@ async def _create(runtime: Runtime, request: Request, kind: Kind) -> Response:
     spec = body.get("spec") or {}
     await asyncio.to_thread(
         runtime.tenants.create,
-        user=request.principal.name,
+        user=user,
         name=name,
         display_name=str(spec.get("displayName") or ""),
         labels=dict(metadata.get("labels") or {}),
@@ -66,14 +67,14 @@ async def _create(runtime: Runtime, request: Request, kind: Kind) -> Response:
 
 
 async def _delete(runtime: Runtime, request: Request, kind: Kind) -> Response:
-    options = read_options(request)
+    user, options = in_person(request.principal), read_options(request)
     name = request.info.name
     stored = await find(runtime, _key(name), kind)
     metadata = orjson.loads(stored.data)["metadata"]
     if options.uid and options.uid != metadata["uid"]:
         raise BadRequest("the uid in the preconditions is not the tenant's")
     if not request.dry_run:
-        await asyncio.to_thread(runtime.tenants.delete, user=request.principal.name, name=name)
+        await asyncio.to_thread(runtime.tenants.delete, user=user, name=name)
     current = await runtime.store.get(_key(name))
     return await show(request, kind, current or stored)
 

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
+from access.authentication.impersonation import NAME as IMPERSONATION
+from kube.authentication.identity import Principal
+from kube.requests.status import Forbidden
 from store.types import Operation, Stored
 
 T = TypeVar("T")
@@ -24,6 +27,19 @@ class Caller:
     user_agent: str = ""
     request_id: str = ""
     dry_run: bool = False
+
+
+def in_person(principal: Principal) -> str:
+    """The name of who asks. Raises ``Forbidden`` for an impersonated identity.
+
+    What services do is sealed in the audit chain as that person's doing, and counts against that person's limits.
+    """
+    if principal.authenticator == IMPERSONATION:
+        raise Forbidden(
+            f'"{principal.name}" is impersonated: tenants and namespaces on clusters are made and ended in one\'s own name; '
+            "leave Impersonate-User (--as) out"
+        )
+    return principal.name
 
 
 class TenantServices:

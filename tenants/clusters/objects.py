@@ -68,6 +68,11 @@ OWNED: Final[Mapping[tuple[str, str], frozenset[str]]] = {
 """What a workspace owns in its namespace, by name: the gateway's alone to make, change or delete (``fences.yaml``)."""
 
 
+def is_own_account(namespace: str, name: str) -> bool:
+    """Whether a service account is a workspace's own: what it holds is for whom the gateway gives it to, and nobody else."""
+    return NAMESPACE.fullmatch(namespace) is not None and name in OWNED["", "serviceaccounts"]
+
+
 def tier_of_namespace(namespace: Mapping[str, Any] | None, tenant: Mapping[str, Any] | None) -> str:
     """The tier of the workspace that a Namespace is; else the one that an operator has given to the tenant's others.
 

@@ -139,6 +139,20 @@ def test_only_the_gateway_issues_tokens_of_the_workspaces_accounts(alice: Caller
     assert (answer.status, answer.reason) == (403, "Forbidden")
 
 
+@pytest.mark.parametrize("name", sorted(objects.OWNED["", "serviceaccounts"]))
+def test_nobody_in_the_tenant_acts_as_the_workspaces_accounts(
+    server: Server, alice: Caller, workspace: Workspace, name: str
+) -> None:
+    """HDR-01: what they hold is for whom the gateway gives it to; whoever may impersonate others of the namespace may not these."""
+    for asked, status in ((name, 403), ("default", 200)):
+        headers = {"Impersonate-User": f"system:serviceaccount:{workspace.k8s_namespace}:{asked}"}
+        answer = alice.get("/apis/authorization.k8s.io/v1", headers=headers)
+        assert answer.status == status, answer.body
+    headers = {"Impersonate-User": f"system:serviceaccount:{workspace.k8s_namespace}:{name}"}
+    answer = server.admin.get(f"/clusters/root:{workspace.tenant_id}/apis/authorization.k8s.io/v1", headers=headers)
+    assert answer.status == 200, "operators see what each of them may"
+
+
 def binding(subject: dict[str, str], role: str = "tenantry-tenant-view") -> dict[str, Any]:
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",

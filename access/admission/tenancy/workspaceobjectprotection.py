@@ -126,8 +126,7 @@ def _marks(body: Mapping[str, Any] | None) -> dict[str, str]:
 
 def check_token(principal: Principal, info: RequestInfo) -> None:
     """Raises ``Forbidden`` when anybody but the gateway asks for a token of a workspace's own accounts."""
-    own = objects.NAMESPACE.fullmatch(info.namespace) and info.name in objects.OWNED[_ACCOUNTS]
-    if own and info.cluster != ROOT and not principal.is_system:
+    if objects.is_own_account(info.namespace, info.name) and info.cluster != ROOT and not principal.is_system:
         raise Forbidden(
             f'serviceaccounts "{info.name}" is forbidden: only the gateway issues tokens for the workspace\'s own accounts',
             kind="serviceaccounts",

@@ -11,7 +11,7 @@ import orjson
 
 from gateway.http.messages import Request
 from gateway.process.runtime import Runtime
-from gateway.process.tenantservices import Caller
+from gateway.process.tenantservices import Caller, in_person
 from gateway.resources.kinds import Kind
 from gateway.upstream.placements import cluster_of, workspace_of
 from kube.requests.logicalclusters import ROOT, is_tenant_space
@@ -80,7 +80,7 @@ async def _defaults(runtime: Runtime, tenant: str) -> Mapping[str, str]:
 def _caller(request: Request) -> Caller:
     principal = request.principal
     return Caller(
-        name=principal.name,
+        name=in_person(principal),
         operator=principal.is_system,
         user_agent=request.user_agent,
         request_id=request.audit_id,

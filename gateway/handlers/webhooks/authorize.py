@@ -72,12 +72,17 @@ async def answer(runtime: Runtime, request: Request, cluster: str, body: Any) ->
 async def _decision(
     runtime: Runtime, request: Request, cluster: str, principal: Principal, asked: RequestInfo, home: Placement | None
 ) -> Decision:
-    for namespace in (home.namespace if home is not None else "", asked.namespace):
+    placements = await runtime.cluster_namespaces.on(cluster)
+    placement = placements.get(asked.namespace)
+    owner = tenant_of(placement.space) if placement is not None else None
+    # What holds a namespace of the tenant's on another cluster is no business of this one's.
+    locked_in = asked.namespace if owner == principal.tenant else ""
+    for namespace in (home.namespace if home is not None else "", locked_in):
         reason = runtime.suspensions.reason(asked.cluster, namespace)
         if reason is not None:
             return Decision(Verdict.DENY, SUSPENSION, f"locked: {reason}" if reason else "locked")
     if is_write(asked):
-        frozen = runtime.suspensions.freeze(asked.cluster, asked.namespace)
+        frozen = runtime.suspensions.freeze(asked.cluster, locked_in)
         if frozen is not None:
             return Decision(Verdict.DENY, SUSPENSION, f"frozen: {frozen}")
     if principal.credential_id:
@@ -89,9 +94,6 @@ async def _decision(
         if holder.tenant != principal.tenant or holder.uid != principal.uid:
             return Decision(Verdict.DENY, STEP, "the credential is somebody else's")
         principal = holder
-    placements = await runtime.cluster_namespaces.on(cluster)
-    placement = placements.get(asked.namespace)
-    owner = tenant_of(placement.space) if placement is not None else None
     openings = runtime.clusters.openings(cluster) if asked.is_resource and not asked.namespace else ()
     at_wall = at_the_wall(str(principal.tenant), asked, owner, openings)
     if at_wall is not None:

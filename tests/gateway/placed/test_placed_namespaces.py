@@ -141,6 +141,20 @@ def test_orders_are_of_people_of_the_portal(door: Door) -> None:
     assert (answer.status, said(answer)) == (403, "Viewers cannot create workspaces.")
 
 
+def test_nobody_orders_as_somebody_else(door: Door) -> None:
+    """What the audit chain seals as a person's doing is that person's, and so are the limits that it counts against."""
+    owner, name = door.person("olga", Role.OWNER), f"{door.name}-b"
+    door.person("bob", Role.OWNER)
+    headers = {"Impersonate-User": f"bob@{door.name}.test", "Impersonate-Group": "tenantry:owner"}
+    assert owner.get("/api/v1/namespaces", headers=headers).status == 200
+    refused = owner.post("/api/v1/namespaces", namespace(name), headers=headers)
+    assert (refused.status, refused.reason, "leave Impersonate-User" in said(refused)) == (403, "Forbidden", True)
+    placed = door.place(owner)
+    assert owner.call("DELETE", f"/api/v1/namespaces/{placed}", headers=headers).status == 403
+    assert [each.k8s_namespace for each in Workspace.objects.all()] == [placed]
+    assert owner.delete(f"/api/v1/namespaces/{placed}").status == 200
+
+
 def test_limits_hold_and_orders_are_recorded(door: Door) -> None:
     owner = door.person("olga", Role.OWNER)
     made = owner.post("/api/v1/namespaces", namespace(f"{door.name}-a", **{"tenantry.io/tier": "basic"}))

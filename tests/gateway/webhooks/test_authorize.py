@@ -9,12 +9,12 @@ import pytest
 
 from audit.models import ApiRequest
 from tenants.models import Phase, Role
-from tenants.services import tenant_resume, tenant_suspend, workspace_delete
+from tenants.services import tenant_resume, tenant_suspend, workspace_delete, workspace_init, workspace_suspend
 from tenants.services.clusters import cluster_change
 from tenants.services.operating.freezing import workspace_freeze, workspace_thaw
 from tests.gateway.callers import eventually
 from tests.gateway.webhooks.conftest import TENANT, Asking, Customer, account, known, person, work
-from tests.tenants.conftest import OPERATOR
+from tests.tenants.conftest import OPERATOR, actor_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -175,3 +175,25 @@ def test_a_cluster_learns_nothing_of_a_tenant_that_has_nothing_there_nor_tells_i
     assert eventually(lambda: told.filter(reason__contains="unpaid").exists())
     assert not told.filter(path__contains="forged").exists()
     assert not told.filter(actor__contains="mallory").exists()
+
+
+def test_a_cluster_learns_nothing_of_the_tenants_namespaces_on_others(
+    asking: Asking, new_asking: Callable[[str], Asking], acme: Customer
+) -> None:
+    """GW17: neither why they are locked or frozen, nor that they are."""
+    elsewhere = new_asking("fra-2")
+    owner = acme.person("otto", Role.OWNER)
+    there = workspace_init(
+        actor=actor_of(owner), user=owner, tier="basic", name="api", cluster="fra-2", tenant=acme.tenant.name
+    )
+    work(there, Phase.READY)
+    user = person(acme)
+    assert eventually(lambda: verdict(elsewhere.may(user, "list", "pods", there.k8s_namespace)) == "allow")
+    before = elsewhere.may(user, "delete", "pods", acme.namespace)
+    assert verdict(before) == "deny"
+    workspace_freeze(actor=OPERATOR, workspace_id=acme.workspace.pk, reason="audit")
+    assert eventually(lambda: "audit" in asking.may(user, "delete", "pods", acme.namespace)["reason"])
+    assert elsewhere.may(user, "delete", "pods", acme.namespace) == before
+    workspace_suspend(actor=OPERATOR, workspace_id=acme.workspace.pk, reason="mining")
+    assert eventually(lambda: "mining" in asking.may(user, "delete", "pods", acme.namespace)["reason"])
+    assert elsewhere.may(user, "delete", "pods", acme.namespace) == before
