@@ -32,7 +32,7 @@ STALE_SECONDS: Final = 10.0
 """After so long without an answer of the database nobody knows which credentials have ended."""
 
 _QUESTION: Final = """
-SELECT w.digest, c.name, coalesce(extract(epoch FROM w.expires_at)::text, '')
+SELECT w.digest, c.name, c.id::text, coalesce(extract(epoch FROM w.expires_at)::text, '')
 FROM webhook_credentials w JOIN clusters c ON c.id = w.cluster_id WHERE c.kind = 'external'
 """
 
@@ -57,6 +57,7 @@ def is_its_own(principal: Principal, request: RequestInfo) -> bool:
 @dataclass(frozen=True, slots=True)
 class _Known:
     cluster: str
+    uid: str
     expires_at: float
 
 
@@ -84,7 +85,7 @@ class ClusterWebhookAuthenticator:
         known = self._known.get(digest_of(token))
         if known is None or known.expires_at <= now:
             raise Refused("the credential of the cluster has ended, or never was")
-        return Principal(name=f"{_USER}{known.cluster}", tenant=None, authenticator=NAME)
+        return Principal(name=f"{_USER}{known.cluster}", uid=known.uid, tenant=None, authenticator=NAME)
 
     async def follow(self, on_change: Callable[[], None]) -> None:
         """Keep what is known right, until cancelled. Nothing stays open that rests on it."""
@@ -108,7 +109,7 @@ class ClusterWebhookAuthenticator:
             asked_at = time.monotonic()
             result = await self._connection.ask(_QUESTION)
         rows = [
-            [(result.get_value(row, column) or b"").decode() for column in range(3)] for row in range(result.ntuples)
+            [(result.get_value(row, column) or b"").decode() for column in range(4)] for row in range(result.ntuples)
         ]
-        self._known = {digest: _Known(cluster, float(ends or "inf")) for digest, cluster, ends in rows}
+        self._known = {digest: _Known(cluster, uid, float(ends or "inf")) for digest, cluster, uid, ends in rows}
         self._read_at = asked_at

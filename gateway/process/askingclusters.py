@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 TOLD_SECONDS: Final = 60.0
 _RETRY_SECONDS: Final = 2.0
-_TELL: Final = "UPDATE clusters SET admission_asked_at = statement_timestamp() WHERE name = ANY (%s)"
+_TELL: Final = "UPDATE clusters SET admission_asked_at = statement_timestamp() WHERE id::text = ANY (%s)"
 
 
 class AskingClusters:
@@ -28,16 +28,16 @@ class AskingClusters:
 
     def __init__(self, database_url: str) -> None:
         self._told: dict[str, float] = {}
-        """Cluster → when the database was told last, in monotonic seconds."""
+        """Uid of a cluster → when the database was told last, in monotonic seconds."""
         self._untold: set[str] = set()
         self._wake = asyncio.Event()
         self._connection = DedicatedConnection(database_url, "tenantry-asking")
         self._task = Supervised("asking clusters", self._follow)
 
-    def note(self, cluster: str) -> None:
-        """A registered cluster has asked just now."""
-        if time.monotonic() - self._told.get(cluster, float("-inf")) >= TOLD_SECONDS:
-            self._untold.add(cluster)
+    def note(self, uid: str) -> None:
+        """The registered cluster of this uid has asked just now; another one of its name has not."""
+        if time.monotonic() - self._told.get(uid, float("-inf")) >= TOLD_SECONDS:
+            self._untold.add(uid)
             self._wake.set()
 
     def start(self) -> None:

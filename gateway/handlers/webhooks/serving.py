@@ -51,7 +51,7 @@ async def serve(runtime: Runtime, request: Request) -> Response:
         async with asyncio.timeout(patience(request.query.get("timeout", ""))):
             await runtime.require_trustworthy()
             if hook == "admit":
-                runtime.asking_clusters.note(cluster)
+                runtime.asking_clusters.note(request.principal.uid)
             answer = await _HOOKS[hook](runtime, request, cluster, body)
     except TimeoutError:
         raise Timeout("the review was not answered within half of the timeout that the cluster gives") from None

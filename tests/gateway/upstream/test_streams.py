@@ -36,7 +36,7 @@ SPDY = ("Connection: Upgrade", "Upgrade: SPDY/3.1", "X-Stream-Protocol-Version: 
 @asynccontextmanager
 async def opened(behave: Behave) -> AsyncIterator[tuple[Door, Client]]:
     async with raw_cluster(behave) as cluster:
-        upstream = Upstream(cluster.cluster, Limits(connect_seconds=60, answer_seconds=60))
+        upstream = Upstream(cluster.cluster, Limits(connect_seconds=60, answer_seconds=60, idle_seconds=0.5))
         async with door_to(upstream) as door, asyncio.timeout(300):
             client = await client_of(door)
             yield door, client
