@@ -44,11 +44,11 @@ class FaultProxy:
     def start(self) -> None:
         """Listen on a free port of 127.0.0.1."""
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(300)
 
     def stop(self) -> None:
         """Close everything."""
-        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(300)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(300)
 

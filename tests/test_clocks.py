@@ -61,5 +61,6 @@ def _limit(call: ast.Call) -> ast.expr | None:
         return [*call.args, *named.values()][-1]
     if function.rpartition(".")[2] not in WAITING_METHODS:
         return None
-    positional = call.args[0] if function.endswith((".wait", ".join")) and call.args else None
-    return named.get("timeout") or named.get("within") or positional
+    place = 0 if function.endswith((".wait", ".join", ".result")) else 1 if function.endswith("eventually") else None
+    positional = call.args[place] if place is not None and len(call.args) > place else None
+    return named.get("timeout") or named.get("within") or named.get("seconds") or positional

@@ -47,6 +47,7 @@ def test_a_phone_signs_in_instead_of_a_password_and_after_one(
     page.get_by_role("link", name="Sign in with a passkey").press("Enter")
     page.wait_for_selector("h1:text-is('Sign in with a passkey')")
     window.check_in_every_look("login-passkey")
+    page.locator("form[data-passkey] button:focus").wait_for()  # a browser gives it after the page is there
     page.keyboard.press("Enter")
     page.wait_for_selector("h1:text-is('Workspaces')")
 
@@ -56,6 +57,7 @@ def test_a_phone_signs_in_instead_of_a_password_and_after_one(
     page.wait_for_selector("h1:text-is('Second factor')")
     window.check_in_every_look("login-code-passkey")
     assert page.locator("[name=code]").count() == 0, "there is no app whose code could be asked for"
+    page.locator("form[data-passkey] button:focus").wait_for()
     page.keyboard.press("Enter")
     page.wait_for_selector("a.person")
 
@@ -75,7 +77,7 @@ def test_a_browser_without_one_says_so_and_leaves_the_password(
     window = visit()
     phone(window)
     window.page.goto(f"{window.site}/login/passkey/")
-    window.page.locator("form[data-passkey] button:focus").wait_for()  # a browser gives it after the page is there
+    window.page.locator("form[data-passkey] button:focus").wait_for()
     window.page.keyboard.press("Enter")
     window.page.get_by_role("alert").get_by_text("No passkey was given.").wait_for()
     window.check_in_every_look("login-passkey-none")

@@ -113,7 +113,7 @@ def test_a_shell_is_opened_used_and_left_by_the_keyboard(visit: Callable[..., Vi
     assert page.evaluate("document.activeElement.className") == "xterm-helper-textarea", "Tab belongs to the shell"
     keys.press("Shift+F6")
     assert page.evaluate("document.activeElement.textContent.trim()") == "Close"
-    assert b"\t" in house.pods.typed
+    assert eventually(lambda: b"\t" in house.pods.typed)
     keys.press("Enter")
     until(window, SAID, "Closed.")
     assert page.evaluate("document.activeElement.textContent.trim()") == "Open"

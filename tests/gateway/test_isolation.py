@@ -6,6 +6,7 @@ Tenant ``theirs`` has an object of every kind that can be made, each with a mark
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,8 +19,10 @@ import yaml
 from tests.apiserver import OwnApiserver
 from tests.gateway.definitions import CRDS, definition
 from tests.speaking import Answer, Speaker
+from tests.story.product import eventually
 
 NAME, NOBODY, NAMESPACE, MARK = "hidden-one", "hidden-zero", "hidden-place", "a-mark-that-nobody-asks-for"
+GIVEN = ("serviceaccounts/default", "configmaps/kube-root-ca.crt")
 SAMPLES = yaml.safe_load((Path(__file__).parents[1] / "conformance" / "objects.yaml").read_text())
 PATCHES = {
     "application/json-patch+json": [{"op": "add", "path": "/metadata/labels", "value": {"stolen": "yes"}}],
@@ -127,7 +130,18 @@ def resources(theirs: Speaker) -> list[Served]:
 
 @pytest.fixture(scope="module")
 def before(theirs: Speaker, resources: list[Served]) -> dict[str, Any]:
-    return everything(theirs, resources)
+    """What is there once every namespace has what the server gives it, and every gathering role what it gathers."""
+    namespaces = [item["metadata"]["name"] for item in theirs.send("GET", "/api/v1/namespaces")["items"]]
+    for namespace, given in itertools.product(namespaces, GIVEN):
+        eventually(lambda at=f"/api/v1/namespaces/{namespace}/{given}": theirs.send("GET", at).status == 200)
+    looks = [everything(theirs, resources)]
+
+    def stands_still() -> bool:
+        looks.append(everything(theirs, resources))
+        return looks[-1] == looks[-2]
+
+    eventually(stands_still, every=0.5)
+    return looks[-1]
 
 
 def everything(theirs: Speaker, resources: list[Served]) -> dict[str, Any]:

@@ -303,7 +303,7 @@ def test_nothing_passes_to_whoever_makes_it_again(server: Server, worker: None, 
     path, again = KINDS[kind]
     where = path(world)
     assert server.admin.delete(where).status in (200, 202), where
-    assert eventually(lambda: is_gone(world, where), 30), server.admin.get(where).body
+    assert eventually(lambda: is_gone(world, where)), server.admin.get(where).body
     if "tenant" in kind:
         tenant_named(server, world.maker if kind == "tenant" else world.other)
         assert eventually(lambda: may_enter_anew(world))

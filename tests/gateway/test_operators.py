@@ -21,6 +21,8 @@ from tests.gateway.conftest import Server
 from tests.gateway.definitions import CRDS, collection, custom, definition, install, remove
 
 Kubectl = Callable[..., str]
+AGAIN_SECONDS = 1.0
+"""After so long what an operator has overlooked is changed once more."""
 
 GREENHOUSE = definition(
     "Greenhouse",
@@ -175,7 +177,7 @@ def test_an_operator_runs_in_a_tenants_space_on_a_kind_of_that_tenant(gina: Call
     def noticed() -> bool:
         # kopf overlooks what appears between its first look and its watch, but not what changes afterwards.
         gina.patch(f"{CRDS}/greenhouses.example.com", {"metadata": {"labels": {"seen": str(time.monotonic())}}})
-        return eventually(lambda: gina.get(path).body.get("status", {}).get("replicas") == 1, 1)
+        return eventually(lambda: gina.get(path).body.get("status", {}).get("replicas") == 1, AGAIN_SECONDS)
 
     assert eventually(noticed)
     assert gina.get(crop).body["data"] == {"crop": "pea"}

@@ -78,7 +78,8 @@ async def test_who_comes_and_who_leaves_is_known_to_all_at_once(database: str) -
         return first.limit() >= 100 * (1 - RESERVE) and all(each.limit() < 25 for each in others)
 
     await until(asked_of_one)
-    assert sum(each.limit() for each in everybody) <= 100
+    # Once each has heard the same.
+    await until(lambda: asked_of_one() and sum(each.limit() for each in everybody) <= 100)
     await until(lambda: all(each.limit() == 25 for each in everybody))
     await others.pop().reports.stop()
     assert others

@@ -18,7 +18,7 @@ from store.types import Create, Key, Update
 from tenants.clusters.objects import DEFAULT_TIER
 from tenants.policies import TIER_LIMITS
 from tests.gateway.callers import Answer, Caller, config_map, eventually
-from tests.gateway.conftest import Server, another, tenant_named
+from tests.gateway.conftest import Server, another, completed, tenant_named
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 LIMIT = 1 << 20
@@ -35,7 +35,12 @@ def small(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture
 def tenant(server: Server) -> str:
-    return tenant_named(server, f"t-{uuid4().hex[:8]}")
+    """A tenant with all that its namespaces begin with: what comes later would count as well."""
+    name = tenant_named(server, f"t-{uuid4().hex[:8]}")
+    space = f"/clusters/root:{name}"
+    for namespace in server.admin.get(f"{space}/api/v1/namespaces").body["items"]:
+        completed(server.admin, namespace["metadata"]["name"], prefix=space)
+    return name
 
 
 @pytest.fixture

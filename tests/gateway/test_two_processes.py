@@ -36,7 +36,7 @@ def test_every_watcher_sees_every_event_once_and_in_order(apiserver: OwnApiserve
     start = space.send("GET", at).revision
     wanted = WRITERS * ROUNDS * 2 + WRITERS * (ROUNDS // 2)
     seen: list[list[dict[str, Any]]] = [[] for _ in range(WATCHERS)]
-    watch = f"{at}?watch=1&resourceVersion={start}&timeoutSeconds=20"
+    watch = f"{at}?watch=1&resourceVersion={start}&timeoutSeconds=300"
     # Every connection is a new one, so that the kernel spreads them over both processes.
     watchers = [
         threading.Thread(target=_follow, args=(space.at("/clusters/root:watched"), watch, events, wanted))
@@ -66,7 +66,9 @@ def test_a_watch_with_initial_events_begins_with_the_list_and_says_when_it_is_co
     names = {f"s{number}" for number in range(5)}
     for name in names:
         assert space.send("POST", at, {"metadata": {"name": name}}).status == 201
-    query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=5"
+    query = (
+        "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=300"
+    )
     initial = []
     with space.watch(f"{at}?{query}") as events:
         for event in events:

@@ -25,7 +25,7 @@ from kube.authentication.identity import MASTERS, Principal
 from kube.requests.requestinfo import parse, resolve
 from store.types import Key, Operation, Update
 from tests.gateway.callers import Caller, config_map
-from tests.gateway.conftest import Server
+from tests.gateway.conftest import Server, completed
 from tests.gateway.organization import inside, organization, ready
 
 OLGA = Principal(
@@ -99,6 +99,8 @@ def place(olga: Caller) -> str:
     ):
         answer = olga.post(f"{prefix}{path}", body)
         assert answer.status == 201, answer.body
+    for namespace in olga.get(f"{prefix}/api/v1/namespaces").body["items"]:
+        completed(olga, namespace["metadata"]["name"], prefix=prefix)
     return f"root:umbrella:{top}:sub"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
@@ -17,6 +18,7 @@ from django.utils import timezone
 from access.credentials import token_create
 from access.models import PersonalAccessToken
 from audit.recorder import Actor
+from tenants import actionlimits
 from tenants.models import Tenant, User, Workspace
 from tests import factories
 from tests.portal.conftest import House, signed_in
@@ -201,8 +203,9 @@ def test_init_of_a_ready_workspace_answers_as_the_document_has_it(acme: House) -
     assert (response.status_code, response.json()["status"]) == (201, "provisioned")
 
 
-def test_init_is_limited_by_user_whatever_the_address_or_token(acme: House) -> None:
+def test_init_is_limited_by_user_whatever_the_address_or_token(acme: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """API-29."""
+    monkeypatch.setattr(actionlimits, "INIT", replace(actionlimits.INIT, interval=100_000))
     clients = [bearer(acme.owner), bearer(acme.owner), signed_in(acme.owner)]
     codes = [
         send(

@@ -180,7 +180,7 @@ def test_of_two_who_have_read_the_same_one_changes_it() -> None:
         with transaction.atomic():
             Tenant.objects.select_for_update(no_key=True).get(name=house.name)
             both = [pool.submit(change, name) for name in ("One", "Two")]
-        assert sorted(each.result(60) for each in both) == [200, 412]
+        assert sorted(each.result(300) for each in both) == [200, 412]
 
 
 @pytest.mark.django_db(transaction=True)

@@ -219,7 +219,7 @@ def test_a_database_that_is_not_there_keeps_nothing_else_from_being_looked_at() 
 def test_a_beat_that_has_gone(installation: Path) -> None:
     with owning() as cursor:
         cursor.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tenantry beat' AND datname = current_database()"
+            "SELECT pg_terminate_backend(pid, 60_000) FROM pg_stat_activity WHERE application_name = 'tenantry beat' AND datname = current_database()"
         )
     assert "celery -A portal beat" in named("beat", "failed", "lease")["remedy"]
 

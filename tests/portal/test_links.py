@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 from portal.pages.links import PLACES, links_for, links_read
 from tests.portal.conftest import House, signed_in
 
+PRINTABLE = st.characters(exclude_categories=("C", "Z"), include_characters=" ")
+"""As ``str.isprintable`` has it: most of what is drawn without this is not, and Hypothesis gives up."""
+
 GRAFANA = {"Grafana": "https://grafana.example.org/d/ns?var-namespace={namespace}&t={tenant}"}
 
 
@@ -47,7 +50,7 @@ def test_a_link_that_could_lead_elsewhere_stops_the_start(wrong: Any) -> None:
         links_read(wrong)
 
 
-@given(st.fixed_dictionaries({place: st.text(max_size=20).filter(str.isprintable) for place in PLACES}))
+@given(st.fixed_dictionaries({place: st.text(PRINTABLE, max_size=20) for place in PLACES}))
 def test_what_is_filled_in_stays_one_part_of_the_address(values: dict[str, str]) -> None:
     url = links_for({"x": "https://x.test/a/{namespace}/b?c={tenant}"}, values)[0]["url"]
     parts = urlsplit(url)

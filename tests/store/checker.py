@@ -37,6 +37,10 @@ ABSENT = 0
 """The revision that is read of what is not there."""
 
 
+Log = list[tuple[int, str, str, bytes, bytes]]
+"""Revision, type, name, data and previous data of each change, in order."""
+
+
 @dataclass
 class Witnessed:
     """A process, and what it has told."""
@@ -214,7 +218,7 @@ class Torment:
         acknowledged = 0
         everything = {revision: (type_, name, orjson.loads(data)["id"]) for revision, type_, name, data, _ in log}
         for witness in (*self.witnesses, *self.dead):
-            acknowledged += self._check_answers(witness, kept, state)
+            acknowledged += self._check_answers(witness, kept, log)
             self._check_watches(witness, everything, alive=witness in self.witnesses)
         self._check_reads(log, kept)
         return acknowledged
@@ -222,7 +226,7 @@ class Torment:
     def _may_be_lost(self, begun: float, ended: float) -> bool:
         return any(ended > taken and begun < back for taken, back in self.restores)
 
-    def _check_answers(self, witness: Witnessed, kept: dict[str, int], state: dict[str, tuple[int, str]]) -> int:
+    def _check_answers(self, witness: Witnessed, kept: dict[str, int], log: Log) -> int:
         acknowledged = 0
         for what, *rest in witness.told:
             if what == "write":
@@ -233,10 +237,12 @@ class Torment:
             elif what in ("refused", "away"):
                 assert rest[-1] not in kept, f"{rest[-1]} was refused and is there"
             elif what == "holds":
-                assert {name: tuple(found) for name, found in rest[0].items()} == state
+                # Another may have written once more since.
+                as_of, holds = rest
+                assert {name: tuple(found) for name, found in holds.items()} == _state_as_of(log, as_of)
         return acknowledged
 
-    def _check_reads(self, log: list[tuple[int, str, str, bytes, bytes]], kept: dict[str, int]) -> None:
+    def _check_reads(self, log: Log, kept: dict[str, int]) -> None:
         """Each object's reads and writes are in one order, which is that of the revisions and of time."""
         versions: dict[str, list[int]] = defaultdict(list)
         gone = set()
@@ -291,6 +297,16 @@ class Torment:
             if alive and segment not in gone:
                 # It was never told to begin anew: all that it has seen is still true.
                 assert seen[segment].items() <= log.items()
+
+
+def _state_as_of(log: Log, as_of: int) -> dict[str, tuple[int, str]]:
+    """The objects that were there at a revision, each with its own and with who wrote it."""
+    newest = {name: (type_, revision, data) for revision, type_, name, data, _ in log if revision <= as_of}
+    return {
+        name: (revision, orjson.loads(data)["id"])
+        for name, (type_, revision, data) in newest.items()
+        if type_ != "DELETED"
+    }
 
 
 def _first_moment(versions: list[int], gone: set[int], read: int, known: int) -> int | None:

@@ -59,14 +59,18 @@ class Pair:
         )
         self.standby.start()
         if synchronous:
-            self.tell_primary(f"ALTER SYSTEM SET synchronous_standby_names = '{STANDBY}'")
-            self.tell_primary("SELECT pg_reload_conf()")
-        wanted = "sync" if synchronous else "async"
-        _until(self.primary, f"SELECT sync_state = '{wanted}' FROM pg_stat_replication WHERE state = 'streaming'")
+            self.synchronize()
+        else:
+            self._until_it_follows("async")
 
-    def tell_primary(self, statement: str) -> None:
-        """One statement on the primary."""
-        _ask(self.primary, statement)
+    def synchronize(self) -> None:
+        """Have the primary wait for the standby, and return when it does: a reload comes to its processes one by one."""
+        _ask(self.primary, f"ALTER SYSTEM SET synchronous_standby_names = '{STANDBY}'")
+        _ask(self.primary, "SELECT pg_reload_conf()")
+        self._until_it_follows("sync")
+
+    def _until_it_follows(self, state: str) -> None:
+        _until(self.primary, f"SELECT sync_state = '{state}' FROM pg_stat_replication WHERE state = 'streaming'")
 
     def tear(self) -> None:
         """From here on the standby hears nothing: what the primary acknowledges, it alone knows."""

@@ -110,7 +110,9 @@ async def test_killed_writer_leaves_whole_writes_only(conninfo: str) -> None:
         newest = await settle(store, seen)
         await watch.aclose()
         await task
-        assert [event.revision for event in seen] == list(range(1, newest + 1))
+        # What the database was still at for the killed one may have come a moment later.
+        assert len(seen) >= newest
+        assert [event.revision for event in seen] == list(range(1, len(seen) + 1))
         names = {event.revision: event.key.name for event in seen}
         assert confirmed.items() <= names.items()
         replayed(seen)

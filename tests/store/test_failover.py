@@ -28,7 +28,7 @@ from store.types import Create, RevisionTooOld, Stored, Unavailable, Update
 from tests.store.checker import Torment
 from tests.store.conftest import migrate, run
 from tests.store.objects import PODS, body, pod
-from tests.store.replication import STANDBY, Pair
+from tests.store.replication import Pair
 from tests.store.test_recovery import start_again
 
 QUICK = Options(poll_seconds=0.1, write_seconds=30.0)
@@ -303,8 +303,7 @@ def test_the_doctor_sees_two_primaries_and_a_primary_that_waits_for_nobody(pair:
     assert examined(settings, pair.primary.owner_url)[0] == "ok"
     state, text = examined(settings, pair.url())
     assert (state, "waits for no standby" in text) == ("warning", True)
-    pair.tell_primary(f"ALTER SYSTEM SET synchronous_standby_names = '{STANDBY}'")
-    pair.tell_primary("SELECT pg_reload_conf()")
+    pair.synchronize()
     state, text = examined(settings, pair.url())
     assert (state, "1 follow" in text) == ("ok", True)
     pair.tear()

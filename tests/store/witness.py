@@ -154,7 +154,8 @@ async def main(conninfo: str, name: str) -> None:
                     break
             except StoreError:
                 await asyncio.sleep(0.1)
-        tell("holds", {stored.key.name: [stored.revision, id_of(stored)] for stored in listing.items})
+        held = {stored.key.name: [stored.revision, id_of(stored)] for stored in listing.items}
+        tell("holds", listing.revision, held)
         watching.cancel()
 
 

@@ -145,7 +145,8 @@ def test_suspension_refuses_and_ends_open_watches_and_resume_revives_no_old_toke
     assert answer.status_code in (200, 202), answer.text
     eventually(lambda: alice.post(f"/api/v1/workspaces/{workspace['id']}/credentials").status_code in (200, 201))
     fresh = alice.kubeconfig(workspace["id"])
-    assert "colours" in product.kubectl("get", "configmaps", kubeconfig=fresh)
+    # The API server hears that the door is open once it is.
+    eventually(lambda: "colours" in product.kubectl("get", "configmaps", kubeconfig=fresh, check=False))
     stale = product.kubectl("get", "configmaps", kubeconfig=config, check=False)
     assert "colours" not in stale
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import itertools
 import ssl
-import urllib.error
-import urllib.request
+import time
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar
@@ -42,8 +41,9 @@ from tenants.services import (
 )
 from tests.clusters import TestCluster
 from tests.faultproxy import Fault
+from tests.speaking import Speaker
 from tests.tenants.conftest import OPERATOR, actor_of, make_tenant, make_user
-from tests.tenants.test_own_accounts import Namespace
+from tests.tenants.test_own_accounts import Namespace, behind
 
 HELD_WITHIN = timedelta(seconds=10)
 _numbers = itertools.count()
@@ -312,13 +312,16 @@ class KillSwitch(RuleBasedStateMachine):
         proxy = self.cluster.proxy
         context = ssl.create_default_context(cadata=proxy._upstream_ca)
         workspace = self.workspace
-        url = f"{proxy._upstream}/api/v1/namespaces/{workspace.k8s_namespace}/secrets"
-        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+        space, namespace = workspace.tenant.cluster_path, workspace.k8s_namespace
+        bearer, end = Speaker(proxy._upstream, context, {"Authorization": f"Bearer {token}"}), time.monotonic() + 300
         try:
-            return urllib.request.urlopen(request, context=context, timeout=300).status
-        except urllib.error.HTTPError as error:
-            assert error.code in {401, 403, 503}
-            return error.code
+            while behind(answer := bearer.send("GET", f"/api/v1/namespaces/{namespace}/secrets"), space, namespace):
+                assert time.monotonic() < end, answer
+                time.sleep(0.05)
+        finally:
+            bearer.close()
+        assert answer.status in {200, 401, 403, 503}
+        return answer.status
 
 
 @pytest.mark.django_db(transaction=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import ssl
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,14 +15,25 @@ from tenants.models import Phase, Workspace
 from tenants.reconciler import ownaccounts
 from tenants.reconciler.loop import operations_run
 from tenants.services import tenant_resume, tenant_suspend, workspace_resume, workspace_suspend
+from tenants.suspensions import locks_all
 from tests.clusters import TestCluster
 from tests.faultproxy import Fault
-from tests.speaking import Speaker
+from tests.speaking import Answer, Speaker
 from tests.tenants.conftest import OPERATOR
 
 RBAC = "rbac.authorization.k8s.io"
 BOTH = pytest.mark.parametrize("cluster", ["embedded", "kube-apiserver"], indirect=True)
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def behind(answer: Answer, space: str, namespace: str) -> bool:
+    """Whether an API server refuses for a lock that is no more: it hears of that a moment after the commit."""
+    locks = locks_all()
+    return (
+        answer.status == 403
+        and "locked" in str(answer.body)
+        and not any(place in locks for place in ((space, ""), (space, namespace)))
+    )
 
 
 class Namespace:
@@ -37,7 +49,7 @@ class Namespace:
             context = ssl.create_default_context(cadata=proxy._upstream_ca)
             context.load_cert_chain(cluster.real.folder / "pki/admin.crt", cluster.real.folder / "pki/admin.key")
             self.admin = Speaker(self._url, context, prefix=self._prefix)
-        self.name = workspace.k8s_namespace
+        self.name, self.space = workspace.k8s_namespace, workspace.tenant.cluster_path
         self.core = f"/api/v1/namespaces/{self.name}"
         self.rbac = f"/apis/{RBAC}/v1/namespaces/{self.name}"
 
@@ -78,10 +90,14 @@ class Namespace:
         return str(answer["status"]["token"]) if answer.status == 201 else ""
 
     def asked(self, token: str) -> int:
-        """What the cluster answers to a token."""
+        """What the cluster answers to a token, once it has heard of every door that is open again."""
         bearer = Speaker(self._url, self._context, {"Authorization": f"Bearer {token}"}, self._prefix)
+        end = time.monotonic() + 300
         try:
-            return bearer.send("GET", f"{self.core}/configmaps").status
+            while behind(answer := bearer.send("GET", f"{self.core}/configmaps"), self.space, self.name):
+                assert time.monotonic() < end, answer
+                time.sleep(0.05)
+            return answer.status
         finally:
             bearer.close()
 

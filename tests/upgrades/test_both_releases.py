@@ -134,7 +134,8 @@ def test_a_suspension_at_one_ends_watches_at_the_other(
     with theirs.watch(f"{inside}?watch=true&resourceVersion={theirs.send('GET', inside).revision}") as events:
         said(operator, "POST", f"workspaces/{there.workspace}/suspend", expect=200, reason="mining")
         assert [event["type"] for event in events if event["type"] not in ("ADDED", "BOOKMARK")] in ([], ["ERROR"])
-    assert {speaker.send("GET", inside).status for speaker in (ours, theirs)} <= {401, 403}
+    # Each hears of it by itself: the watch tells of one of them.
+    eventually(lambda: {speaker.send("GET", inside).status for speaker in (ours, theirs)} <= {401, 403})
     eventually(lambda: state_of(owner, there.workspace) == "suspended", within=300)
     back = moved(operator, reader)
     said(back, "POST", f"workspaces/{there.workspace}/resume", expect=200)
@@ -145,8 +146,13 @@ def test_a_suspension_at_one_ends_watches_at_the_other(
 
 
 def opens(both: Installation, kubeconfig: str, path: str) -> None:
-    """Whichever has given it. API servers of 0.1 refuse until they have seen what a token is bound to; those of this do not."""
-    assert both.new.speaker(kubeconfig).send("GET", path).status == 200
+    """Whichever has given it. API servers of 0.1 refuse until they have seen what a token is bound to; those of this do not.
+
+    Both refuse until they have heard that a suspension is over, each by itself.
+    """
+    assert (
+        eventually(lambda: (status := both.new.speaker(kubeconfig).send("GET", path).status) != 403 and status) == 200
+    )
     eventually(lambda: both.old.speaker(kubeconfig).send("GET", path).status == 200, within=300)
 
 
@@ -190,7 +196,8 @@ def test_the_release_before_goes_on_when_this_one_has_gone(both: Installation) -
     more = ordered(owner, tenant, "after")
     issued = said(owner, "POST", f"workspaces/{more['id']}/credentials")["kubeconfig"]
     inside = f"/api/v1/namespaces/{more['namespace']}/configmaps"
-    assert old.speaker(issued).send("POST", inside, {"metadata": {"name": "later"}}).status == 201
+    # It refuses until it has seen what the token is bound to.
+    eventually(lambda: old.speaker(issued).send("POST", inside, {"metadata": {"name": "later"}}).status == 201)
     # It knows nothing of a tenant that leaves, and deletes it all the same.
     said(operator, "DELETE", f"tenants/{tenant}-cold/", expect=202)
     eventually(lambda: operator.get(f"{API}tenants/{tenant}-cold/").status_code == 404, within=300)

@@ -50,8 +50,13 @@ PARTS = {
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_the_release_before_passes_its_own_tests_on_the_tables_of_this_one(part: str, release_before: Path) -> None:
-    """A migration that takes away, or narrows, what it uses fails here."""
+def test_the_release_before_passes_its_own_tests_on_the_tables_of_this_one(
+    part: str, release_before: Path, tmp_path: Path
+) -> None:
+    """A migration that takes away, or narrows, what it uses fails here.
+
+    It fails each time. What a busy machine spoils in tests that are no longer ours to mend passes when it is tried again.
+    """
     name = f"release_before_{uuid4().hex[:12]}"
     # No variable of this run's own, and none that lets its tests find a cluster: they are of its code and the database.
     ours = ("PYTEST_", "KUBEBUILDER_", "TENANTRY_")
@@ -59,18 +64,21 @@ def test_the_release_before_passes_its_own_tests_on_the_tables_of_this_one(part:
     environment |= {TEMPLATE: name, "PYTHONPATH": str(BESIDE), "NEWER_TREE": str(ROOT)}
     run("CREATE DATABASE {} TEMPLATE {}", name, template())
     try:
-        done = subprocess.run(
-            [
-                *(sys.executable, "-m", "pytest", "-n", "0", "-p", "newertables", "-p", "no:cacheprovider"),
-                *("-o", "timeout=900"),  # a busy machine takes its time
-                *(f"tests/{path}" for path in PARTS[part]),
-            ],
-            cwd=release_before,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        for again in ((), ("--last-failed",)):
+            done = subprocess.run(
+                [
+                    *(sys.executable, "-m", "pytest", "-n", "0", "-p", "newertables", "-o", f"cache_dir={tmp_path}"),
+                    *("-o", "timeout=900"),  # a busy machine takes its time
+                    *(*again, *(f"tests/{path}" for path in PARTS[part])),
+                ],
+                cwd=release_before,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if done.returncode != pytest.ExitCode.TESTS_FAILED:
+                break
     finally:
         run("DROP DATABASE IF EXISTS {} WITH (FORCE)", name)
     assert done.returncode == 0, (done.stdout + done.stderr)[-20_000:]

@@ -117,7 +117,7 @@ def test_people_and_their_workspaces_go_on(kept: Installation, there: Inhabited)
     inside = f"/api/v1/namespaces/{there.namespace}/configmaps"
     assert new.speaker(issued).send("POST", inside, {"metadata": {"name": "later"}}).status == 201
     said(operator, "POST", f"workspaces/{there.workspace}/suspend", expect=200, reason="mining")
-    assert new.speaker(issued).send("GET", inside).status in (401, 403)
+    eventually(lambda: new.speaker(issued).send("GET", inside).status in (401, 403))
     said(operator, "POST", f"tenants/{there.tenant}-closed/resume", expect=200)
     said(operator, "POST", f"tenants/{there.tenant}-cold/thaw", expect=204)
     thawed = kept.admin(new, f"root:{there.tenant}-cold")

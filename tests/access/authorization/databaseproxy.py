@@ -33,7 +33,7 @@ class DatabaseProxy:
         """Listen."""
         self._thread.start()
         server = asyncio.run_coroutine_threadsafe(asyncio.start_server(self._serve, "127.0.0.1", 0), self._loop).result(
-            10
+            300
         )
         port = server.sockets[0].getsockname()[1]
         rest = {key: value for key, value in self._upstream.items() if key not in ("host", "hostaddr", "port")}
@@ -41,7 +41,7 @@ class DatabaseProxy:
 
     def stop(self) -> None:
         """End, with every connection."""
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(300)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(300)
 

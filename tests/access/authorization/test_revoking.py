@@ -121,16 +121,22 @@ def test_the_policy_file_is_read_again_and_the_last_good_one_stays(world: Client
     spec = {"tenant": "acme", "space": "acme", "user": "late", "namespace": "*", "resource": "pods"}
     line = json.dumps({"apiVersion": ABAC, "kind": "Policy", "spec": spec})
 
+    def write(text: str) -> None:
+        """At once: a server that reads half of it would keep that as the last good one."""
+        beside = policy_file.with_suffix(".new")
+        beside.write_text(text)
+        beside.replace(policy_file)
+
     def allowed() -> bool:
         return bool(world.review(late, "root:acme", PODS)["allowed"])
 
     assert not allowed()
-    policy_file.write_text(f"{before}{line}\n")
+    write(f"{before}{line}\n")
     until(allowed, True)
-    policy_file.write_text(f"{before}not a line\n")
+    write(f"{before}not a line\n")
     time.sleep(1.5)
     assert allowed(), "what was read last stays in force"
-    policy_file.write_text(before)
+    write(before)
     until(allowed, False)
 
 

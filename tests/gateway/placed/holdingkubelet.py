@@ -41,7 +41,7 @@ def holding_kubelet(cluster: TestCluster, *, floods: bool = False) -> Iterator[N
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    server = asyncio.run_coroutine_threadsafe(_listen(_flood if floods else _hold), loop).result(60)
+    server = asyncio.run_coroutine_threadsafe(_listen(_flood if floods else _hold), loop).result(300)
     address = [{"type": "InternalIP", "address": "127.0.0.1"}]
     endpoint = {"kubeletEndpoint": {"Port": server.sockets[0].getsockname()[1]}}
     node = {"metadata": {"name": NODE}, "status": {"addresses": address, "daemonEndpoints": endpoint}}

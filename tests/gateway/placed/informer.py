@@ -32,7 +32,7 @@ class Relay:
         self._loop = asyncio.new_event_loop()
         self._open: set[asyncio.StreamWriter] = set()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
-        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(60)
+        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(300)
 
     def lose(self) -> None:
         """Cut every connection, without a word."""

@@ -14,7 +14,7 @@ from store.models import StoredObject
 from tenants.models import Approval, Operation, Role, Tier, Workspace
 from tenants.services import tenant_suspend
 from tenants.services.operating.freezing import tenant_freeze
-from tests.gateway.callers import Answer, Caller
+from tests.gateway.callers import Answer, Caller, config_map, eventually
 from tests.gateway.placed.conftest import STANDING_IN, Door, namespace, phase_of, said
 from tests.gateway.standingcluster import Standing
 from tests.tenants.conftest import OPERATOR
@@ -126,7 +126,9 @@ def test_kubectls_own_dry_runs_judge_as_well(door: Door, kubectl: Callable[..., 
 
 @pytest.mark.parametrize("close", [tenant_suspend, tenant_freeze])
 def test_who_is_closed_out_rehearses_nothing(door: Door, close: Callable[..., Any]) -> None:
-    owner = door.person("olga", Role.OWNER)
+    owner, maps = door.person("olga", Role.OWNER), "/api/v1/namespaces/default/configmaps"
     close(actor=OPERATOR, name=door.name, reason="unpaid")
+    # Whoever orders before the server has heard of it is refused by the portal, in other words.
+    assert eventually(lambda: "unpaid" in said(owner.post(maps, config_map("c"), dryRun="All")))
     answer = ordered(owner, f"{door.name}-a")
     assert (answer.status, "unpaid" in said(answer)) == (403, True)

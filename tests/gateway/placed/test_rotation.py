@@ -64,8 +64,8 @@ def test_nobody_notices_and_what_has_begun_ends_with_the_old_one(door: Door) -> 
             fault.go.set()
             over.set()
         for worker in workers:
-            worker.result(60)
-        answer = begun.result(60)
+            worker.result(300)
+        answer = begun.result(300)
     assert (answer.status, answer.body["metadata"]["name"]) == (200, "held")
     assert set(statuses) == {200, 201}
 

@@ -202,7 +202,7 @@ def test_kinds_that_the_cluster_alone_has_count_there(door: Door, placed: tuple[
     assert eventually(lambda: used(door, name) == 1)
     door.cluster.kubectl("apply", "-f", "-", "-n", namespace, stdin=yaml.safe_dump(machine("past")))
     assert owner.delete(f"{path}/none").status == 404
-    assert eventually(lambda: used(door, name) == 2, 120)
+    assert eventually(lambda: used(door, name) == 2)
     assert owner.post(path, machine("c")).status == 403
 
 

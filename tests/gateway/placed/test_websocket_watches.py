@@ -6,7 +6,7 @@ import pytest
 
 from tenants.models import Role
 from tenants.services import tenant_suspend
-from tests.gateway.callers import config_map, names
+from tests.gateway.callers import config_map, eventually, names
 from tests.gateway.placed.conftest import Door
 from tests.gateway.sockets import opened, taken, until_closed
 from tests.tenants.conftest import OPERATOR
@@ -49,5 +49,6 @@ def test_the_other_tenant_gets_no_handshake(new_door) -> None:
     # In the thief's own space nothing has that name.
     assert until_closed(opened(thief, path, watch="true", timeoutSeconds=1)) == ([], 1000, "")
     tenant_suspend(actor=OPERATOR, name=one.name, reason="unpaid")
+    assert eventually(lambda: owner.get(path).status == 403)
     with pytest.raises(Exception, match="Handshake status 403"):
         opened(owner, path, watch="true")

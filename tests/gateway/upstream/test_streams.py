@@ -292,7 +292,7 @@ async def test_who_does_not_take_an_answer_keeps_no_connection_to_the_cluster(pa
         (connection,) = door.state.connections
         connection.expire(asyncio.get_running_loop().time() + REQUEST_SECONDS + 1)  # type: ignore[attr-defined]
         if not goes_on:
-            await until(lambda: door.upstream.connections == 0)
+            await until(lambda: len(door.streams) == len(door.state.connections) == door.upstream.connections == 0)
         assert (len(door.streams), len(door.state.connections)) == ((1, 1) if goes_on else (0, 0))
 
 
