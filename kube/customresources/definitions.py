@@ -424,6 +424,7 @@ def resource_of(crd: Mapping[str, Any], definitions: Definitions, *, space: str 
     ordered = sorted(spec["versions"], key=lambda version: version_order(version["name"]))
     current = (version["name"] for version in ordered if version.get("served") and not version.get("deprecated"))
     better = next(current, "")
+    metadata = crd.get("metadata") or {}
     return Resource(
         group=group,
         kind=names["kind"],
@@ -436,7 +437,8 @@ def resource_of(crd: Mapping[str, Any], definitions: Definitions, *, space: str 
         categories=tuple(names.get("categories") or ()),
         custom=True,
         defined_in=space,
-        definition=(crd.get("metadata") or {}).get("uid", ""),
+        definition=metadata.get("uid", ""),
+        changed=metadata.get("generation", 1) > 1,
     )
 
 

@@ -351,7 +351,8 @@ def _go_type(schema: Schema) -> str:
 
 def _prune(value: Any, schema: Schema, path: _Path, found: _Pruned, unknown: list[str]) -> Any:
     if type(value) is dict:
-        pruned = value
+        dropped: set[str] = set()
+        below: dict[str, Any] = {}
         for name, child in value.items():
             field = schema.properties.get(name, schema.additional)
             here: _Path = (path, "." + name)
@@ -359,15 +360,17 @@ def _prune(value: Any, schema: Schema, path: _Path, found: _Pruned, unknown: lis
                 if schema.closed:
                     if len(unknown) < MAX_PROBLEMS:
                         unknown.append(_text(here))
-                    pruned = {key: kept for key, kept in pruned.items() if key != name}
+                    dropped.add(name)
                 continue
             listed = unknown
             if name == "metadata" and schema.embedded_resource:
                 listed = found.metadata if path is None else found.embedded
-            below = _prune(child, field, here, found, listed)
-            if below is not child:
-                pruned = {**pruned, name: below}
-        return pruned
+            pruned = _prune(child, field, here, found, listed)
+            if pruned is not child:
+                below[name] = pruned
+        if not below and not dropped:
+            return value
+        return {name: below.get(name, child) for name, child in value.items() if name not in dropped}
     items = schema.items or (schema if schema.closed else None)
     if type(value) is list and items is not None:
         kept = [_prune(child, items, (path, f"[{index}]"), found, unknown) for index, child in enumerate(value)]

@@ -15,6 +15,7 @@ from tests.conformance.script.admissionwebhooks import admissionwebhooks
 from tests.conformance.script.becoming import becoming, becomingsystem
 from tests.conformance.script.certificates import certificates, signers
 from tests.conformance.script.controllers import aggregation, contents, kubesystem, nodes
+from tests.conformance.script.customobjects import customobjects, earlier, formats
 from tests.conformance.script.definitions import definitions, deprecations
 from tests.conformance.script.endings import deletes, namespaces, updates
 from tests.conformance.script.flagged import policyfile, withoutplugins
@@ -68,6 +69,9 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
         connecting,
         policy,
         definitions,
+        customobjects,
+        formats,
+        earlier,
         revisions,
         layout,
         deprecations,
