@@ -348,6 +348,8 @@ def new_metadata(request: Request, kind: Kind, body: dict[str, Any]) -> str:
     if not name and metadata.get("generateName"):
         suffix = "".join(secrets.choice(SUFFIX_ALPHABET) for _ in range(5))
         name = metadata["name"] = generated_name(metadata["generateName"], suffix)
+    elif not name and kind.resource.storage_key == ("", "limitranges"):
+        name = metadata["name"] = random_uid()
     for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         metadata.pop(field, None)
     if not request.dry_run or not metadata.get("resourceVersion"):

@@ -43,7 +43,13 @@ from kube.validation import (
     storage,
     volumeclaims,
 )
-from kube.validation.metadata import kube_finalizer_causes, metadata_causes, metadata_update_causes, name_rule
+from kube.validation.metadata import (
+    kube_finalizer_causes,
+    metadata_causes,
+    metadata_update_causes,
+    name_rule,
+    own_finalizers,
+)
 from kube.validation.schema import required_causes
 from kube.validation.workloadstatuses import status_causes
 
@@ -77,7 +83,10 @@ def _whole_causes(
     metadata = _metadata_causes(resource, body)
     if resource.custom:
         return _custom_causes(resource, version, body, None, metadata)
-    return metadata + _own_causes(resource, version, body, definitions, judge)
+    own = _own_causes(resource, version, body, definitions, judge)
+    if (resource.group, resource.kind) in _METADATA_LAST:
+        return own or metadata
+    return metadata + own
 
 
 def _own_causes(
@@ -118,7 +127,7 @@ def _metadata_causes(resource: Resource, body: dict[str, Any]) -> list[Cause]:
     metadata = body.get("metadata", {})
     rule = name_rule(resource.group, resource.kind)
     causes = metadata_causes(metadata, namespaced=resource.namespaced, rule=rule)
-    if not resource.custom:
+    if not resource.custom and own_finalizers(resource.group, resource.kind):
         for index, name in enumerate(metadata.get("finalizers", ())):
             causes += kube_finalizer_causes(name, f"metadata.finalizers[{index}]")
     return causes
@@ -253,6 +262,9 @@ _NEW_JUDGES: Final[dict[tuple[str, str], Judge]] = {
     ("resource.k8s.io", "ResourceClaimTemplate"): devices.claim_template_causes,
 }
 """Judges of new objects alone, where they differ."""
+
+_METADATA_LAST: Final = frozenset({("", "Event"), ("policy", "PodDisruptionBudget")})
+"""Kinds of which the metadata is looked at when nothing else is wrong."""
 
 _FIRST_JUDGES: Final[dict[tuple[str, str], Judge]] = {("", "Service"): services.service_address_causes}
 """Judges who must be content before anything else is looked at."""

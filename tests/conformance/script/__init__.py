@@ -21,6 +21,7 @@ from tests.conformance.script.endings import deletes, namespaces, updates
 from tests.conformance.script.flagged import policyfile, withoutplugins
 from tests.conformance.script.kinds import OBJECTS, invalid_section, kind_section
 from tests.conformance.script.meanings import meanings
+from tests.conformance.script.metadata import called, calledsystem, selected, selectedsystem
 from tests.conformance.script.mutatingpolicies import mutatingpolicies
 from tests.conformance.script.parts import connecting, counts, limits, parts, resizes, reviews
 from tests.conformance.script.plugins import binding, plugins
@@ -93,6 +94,8 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
         resetting,
         plugins,
         becoming,
+        called,
+        selected,
     ):
         yield section.__name__, section, False
     yield certificates.__name__, certificates, True
@@ -105,6 +108,8 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
     yield namespacedpolicy.__name__, namespacedpolicy, True
     yield resettingsystem.__name__, resettingsystem, True
     yield becomingsystem.__name__, becomingsystem, True
+    yield calledsystem.__name__, calledsystem, True
+    yield selectedsystem.__name__, selectedsystem, True
 
 
 def flagged() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
