@@ -49,7 +49,11 @@ def default_causes(schema: Schema, path: str) -> list[Cause]:
             causes.append(invalid(at, _in_key_order(schema.default), "must not have unknown fields"))
         # The real server, too, leaves repeated items of a default to the objects that it ends up in.
         found = [cause for cause in _value(schema, schema.default, "") if cause.reason != "FieldValueDuplicate"]
-        causes.extend(Cause(cause.reason, cause.message, f"{at}.{cause.field}".rstrip(".")) for cause in found)
+        places = ("" if cause.field == "<nil>" else cause.field.strip(".") for cause in found)
+        causes += [
+            Cause(cause.reason, cause.message, f"{at}.{place}" if place else at)
+            for cause, place in zip(found, places, strict=True)
+        ]
     for name, child in schema.properties.items():
         if not (schema.embedded_resource and name in _OWN):
             causes.extend(default_causes(child, f"{path}.properties[{name}]"))

@@ -51,7 +51,7 @@ _MAX: Final = 4096
 
 def is_of_format(text: str, name: str) -> bool:
     """Whether a text is of a format. Formats nobody knows accept everything."""
-    check = _CHECKS.get(name)
+    check = _CHECKS.get(name.replace("-", ""))
     if check is None:
         return True
     if len(text) > _MAX and name != "byte":
@@ -60,6 +60,13 @@ def is_of_format(text: str, name: str) -> bool:
         return check(text)
     except (ValueError, binascii.Error):
         return False
+
+
+def is_known(name: str, kind: str) -> bool:
+    """Whether a format says something about values of a type; an empty one is that of texts."""
+    if kind in ("", "string"):
+        return name.replace("-", "") in _CHECKS or name == "password"
+    return name in _NUMBERS.get(kind, ())
 
 
 def _date_time(text: str) -> bool:
@@ -161,7 +168,6 @@ def _full(pattern: re.Pattern[str]) -> Callable[[str], bool]:
 
 
 _CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {
-    "date-time": _date_time,
     "datetime": _date_time,
     "date": _date,
     "uuid": _uuid(""),
@@ -185,6 +191,9 @@ _CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {
     "isbn13": _isbn(13),
     "creditcard": _card,
     "rgbcolor": _full(_RGB_COLOR),
-    "k8s-short-name": is_dns_label,
-    "k8s-long-name": is_dns_subdomain,
+    "k8sshortname": is_dns_label,
+    "k8slongname": is_dns_subdomain,
 }
+"""By their names without dashes, which say nothing in them."""
+
+_NUMBERS: Final = {"integer": ("int32", "int64"), "number": ("float", "double")}

@@ -16,7 +16,7 @@ from tests.conformance.script.becoming import becoming, becomingsystem
 from tests.conformance.script.certificates import certificates, signers
 from tests.conformance.script.controllers import aggregation, contents, kubesystem, nodes
 from tests.conformance.script.customobjects import customobjects, earlier, formats
-from tests.conformance.script.definitions import definitions, deprecations
+from tests.conformance.script.definitions import definitions, deprecations, redefined
 from tests.conformance.script.endings import deletes, namespaces, updates
 from tests.conformance.script.flagged import policyfile, withoutplugins
 from tests.conformance.script.kinds import OBJECTS, invalid_section, kind_section
@@ -70,6 +70,7 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
         connecting,
         policy,
         definitions,
+        redefined,
         customobjects,
         formats,
         earlier,
