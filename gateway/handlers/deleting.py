@@ -167,7 +167,7 @@ async def delete_object(
             extra = await runtime.admission.admit(attributes)
             if "deletionTimestamp" not in metadata:
                 metadata["deletionTimestamp"] = objects.timestamp(request.now)
-                if (key.group, key.resource) != ("", "namespaces"):
+                if (key.group, key.resource) not in (("", "namespaces"), CRDS):
                     metadata["deletionGracePeriodSeconds"] = 0
                 waits = not finished(new) and (key.group, key.resource) != CRDS
                 if metadata.get("generation") and (waits or kind.name == "Pod"):

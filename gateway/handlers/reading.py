@@ -181,7 +181,7 @@ async def show_list(request: Request, kind: Kind, page: Page, accept: Accept) ->
     """A list, or a chunk of one, in the negotiated form."""
     items = page.items
     metadata: dict[str, Any] = {"resourceVersion": str(page.revision)}
-    if page.token or kind.resource.custom:
+    if page.token or (kind.resource.custom and not accept.kind):
         # Lists of custom objects say that nothing follows.
         metadata["continue"] = page.token
         if page.token and page.remaining is not None:

@@ -159,6 +159,7 @@ async def bind(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """POST of a ``Binding``: put a pod on a node, once."""
     body = objects.decode_object(request, kind.part(request.info.subresource))
     writeoptions.check(request)
+    _check_named(request, body, "Binding")
     target = body.get("target") or {}
     node, causes = target.get("name"), []
     if target.get("kind") not in (None, "", "Node"):
@@ -220,9 +221,7 @@ async def evict(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """POST of an ``Eviction``: delete a pod."""
     body = objects.decode_object(request, kind.part(request.info.subresource))
     writeoptions.check(request)
-    named = _within(body, "Eviction", "metadata").get("name")
-    if named and named != request.info.name:
-        raise BadRequest("name in URL does not match name in Eviction object")
+    _check_named(request, body, "Eviction")
     options = body.get("deleteOptions") or {}
     if options.get("dryRun") == ["All"]:
         request.query = {**request.query, "dryRun": "All"}
@@ -236,6 +235,12 @@ def _sent(group: str, version: str, kind: str, body: Body) -> Sent:
     """What is posted to a part of an object."""
     typed = {"apiVersion": f"{group}/{version}" if group else version, "kind": kind}
     return Sent(operation=CREATE, group=group, version=version, kind=kind, object={**body, **typed})
+
+
+def _check_named(request: Request, body: Body, kind: str) -> None:
+    """What is posted to a part names the object that it is about. Raises ``BadRequest``."""
+    if _within(body, kind, "metadata").get("name") != request.info.name:
+        raise BadRequest(f"name in URL does not match name in {kind} object")
 
 
 def _within(body: Body, kind: str, field: str) -> Body:

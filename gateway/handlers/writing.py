@@ -40,8 +40,9 @@ from kube.objects.managedfields import Write
 from kube.objects.patches import deep_copy, same
 from kube.objects.strategies import finished
 from kube.requests.decoding import HEAVY
-from kube.requests.fielderrors import invalid, invalid_object
-from kube.requests.status import AlreadyExists, BadRequest, Cause, Conflict, Invalid
+from kube.requests.fielderrors import invalid, invalid_object, required, unshown
+from kube.requests.status import AlreadyExists, BadRequest, Conflict
+from kube.validation.objects import create_causes
 from store.types import Create, Delete, PreconditionFailed, Stored
 
 Body = dict[str, Any]
@@ -110,7 +111,7 @@ def prepare_new(request: Request, kind: Kind, body: Body) -> str:
     """Give a new object what the server alone gives; its name. Raises ``BadRequest`` and ``Invalid``."""
     objects.check_namespace_and_name(request.info, kind, body)
     name = objects.new_metadata(request, kind, body)
-    check_name(kind, name, body)
+    check_name(request, kind, name, body)
     if kind.has_status and kind.resource.storage_key not in STATUS_FROM_THE_START:
         body.pop("status", None)
     objects.set_logical_cluster(request.info, kind, body, name)
@@ -346,25 +347,22 @@ def already_exists(kind: Kind, name: str, taken: Stored | None = None) -> Alread
     )
 
 
-def check_name(kind: Kind, name: Any, body: Body) -> None:
+def check_name(request: Request, kind: Kind, name: Any, body: Body) -> None:
     """A new object has a name that can be kept; what is wrong with it else, admission says. Raises ``Invalid``."""
     if not isinstance(name, str):
-        reason, message = "FieldValueInvalid", f'Invalid value: "{name}": must be a string'
+        causes = [unshown("metadata.name", f'"{name}": must be a string')]
     elif name and (len(name.encode()) > _NAME_BYTES or _CONTROL.search(name)):
         problem = f"must be no more than {_NAME_BYTES} bytes, without control characters"
-        reason, message = "FieldValueInvalid", f'Invalid value: "{name[:_NAME_BYTES]}": {problem}'
+        causes = [unshown("metadata.name", f'"{name[:_NAME_BYTES]}": {problem}')]
     elif name:
         return
+    elif kind.resource.custom:
+        causes = [required("metadata.name", "name or generateName is required")]
     else:
-        reason, message = "FieldValueRequired", "Required value: name or generateName is required"
+        # Nobody else is asked about what cannot be kept: all that is wrong with it is said here.
+        causes = create_causes(kind.resource, kind.version, candidate_of(request, kind, body), definitions())
     shown = name or body["metadata"].get("generateName") or ""
-    raise Invalid(
-        f'{kind.name}{_of_group(kind)} "{shown}" is invalid: metadata.name: {message}',
-        group=kind.resource.group,
-        kind=kind.name,
-        name=shown,
-        causes=[Cause(reason, message, "metadata.name")],
-    )
+    raise invalid_object(kind.resource.storage_key[0], kind.name, shown, causes)
 
 
 def stored_form(body: Body, kind: Kind) -> Body:
@@ -384,10 +382,6 @@ def stored_form(body: Body, kind: Kind) -> Body:
     # What travelled in annotations are a client's words.
     decoded: Body = fieldvalidation.decode_fields(converted, schema, kind=kind.name, version=version).value
     return decoded
-
-
-def _of_group(kind: Kind) -> str:
-    return f".{kind.resource.group}" if kind.resource.group else ""
 
 
 def write_of(request: Request, kind: Kind) -> Write:

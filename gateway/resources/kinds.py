@@ -99,9 +99,13 @@ class Kind:
 
     @cached_property
     def is_stored_version(self) -> bool:
-        """Whether objects are kept in this version, so that their bytes can be served as they are."""
-        stored = self.resource.storage_group in (None, self.resource.group)
-        return stored and self.resource.storage_version.name == self.served.name and not self.has_defaults
+        """Whether objects are kept in this version, so that their bytes can be served as they are.
+
+        Not those of a definition that was changed: its schema may know no longer what it did when they were written.
+        """
+        resource = self.resource
+        stored = resource.storage_group in (None, resource.group) and resource.storage_version.name == self.served.name
+        return stored and not self.has_defaults and not resource.changed
 
     @property
     def is_heavy(self) -> bool:

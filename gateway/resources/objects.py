@@ -239,9 +239,17 @@ def _check_custom(request: Request, kind: Kind, value: dict[str, Any]) -> None:
             f"the API version in the data ({version}) does not match the expected API version ({kind.api_version})"
         )
     _with_metadata(kind, value)
-    if given != kind.name:
-        cause = invalid("kind", given, f"must be {kind.name}")
-        raise invalid_object(kind.resource.group, given, str(value["metadata"].get("name") or ""), [cause])
+    _check_type(kind, given, version, value)
+
+
+def _check_type(kind: Kind, given: str, version: str, value: dict[str, Any]) -> None:
+    """Make sure that a custom object says that it is of ``kind``. Raises ``Invalid``."""
+    named = (("kind", given, kind.name), ("apiVersion", version, kind.api_version))
+    causes = [invalid(field, said, f"must be {right}") for field, said, right in named if said != right]
+    if causes:
+        metadata = value.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, dict) else ""
+        raise invalid_object(version.rpartition("/")[0], given, str(name or ""), causes)
 
 
 def not_a(expected: str, package: str, given: str, given_version: str) -> BadRequest:
@@ -274,7 +282,9 @@ def check_patched_kind(kind: Kind, value: dict[str, Any], *, converted: bool) ->
                 kind.name, kind.version, f"couldn't get version/kind; json parse error: {problem}"
             )
     given_kind, given_version = value.get("kind") or kind.name, value.get("apiVersion") or kind.api_version
-    if (given_kind, given_version) != (kind.name, kind.api_version):
+    if kind.resource.custom:
+        _check_type(kind, given_kind, given_version, value)
+    elif (given_kind, given_version) != (kind.name, kind.api_version):
         group, _, version = given_version.rpartition("/")
         other = definitions().schema(group, version, given_kind)
         if other is not None:
@@ -338,6 +348,8 @@ def new_metadata(request: Request, kind: Kind, body: dict[str, Any]) -> str:
     if not name and metadata.get("generateName"):
         suffix = "".join(secrets.choice(SUFFIX_ALPHABET) for _ in range(5))
         name = metadata["name"] = generated_name(metadata["generateName"], suffix)
+    elif not name and kind.resource.storage_key == ("", "limitranges"):
+        name = metadata["name"] = random_uid()
     for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         metadata.pop(field, None)
     if not request.dry_run or not metadata.get("resourceVersion"):
@@ -377,8 +389,12 @@ def converted(body: dict[str, Any], kind: Kind) -> dict[str, Any]:
         return body
     if not kind.resource.custom:
         return conversion.converted(body, kind.api_version)
-    if kind.has_defaults and kind.schema is not None:
+    version = str(body.get("apiVersion", "")).rpartition("/")[2]
+    kept = next((each for each in kind.resource.versions if each.name == version), None)
+    if kept is not None and kept.schema is not None:
         # Defaults that an object has no room for were not there when it was written: it is shown as it is kept.
         with contextlib.suppress(RequestEntityTooLarge):
-            body = with_defaults(body, kind.schema, LARGE)
+            body = with_defaults(body, kept.schema, LARGE)
+    if kind.schema is not None:
+        body = fieldvalidation.prune(body, kind.schema).value
     return {**conversion.converted(body, kind.api_version), "kind": kind.name}

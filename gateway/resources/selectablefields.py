@@ -8,7 +8,8 @@ from typing import Any, Final
 from gateway.resources.kinds import Kind
 from kube.requests.fieldselectors import FieldSelector
 
-_ALL: Final = frozenset({"metadata.name", "metadata.namespace"})
+_NAMED: Final = frozenset({"metadata.name"})
+_ALL: Final = _NAMED | {"metadata.namespace"}
 
 _MORE: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("", "pods"): (
@@ -45,6 +46,15 @@ _MORE: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("resource.k8s.io", "resourceslices"): ("spec.driver", "spec.nodeName"),
 }
 
+_NAMESPACELESS: Final = frozenset(
+    {
+        ("", "namespaces"),
+        ("", "nodes"),
+        ("certificates.k8s.io", "certificatesigningrequests"),
+        ("resource.k8s.io", "resourceslices"),
+    }
+)
+"""Kinds without a namespace that say so; the others' is the empty one."""
 
 _EVENTS: Final = {
     "regarding.kind": "involvedObject.kind",
@@ -67,6 +77,8 @@ def supported(kind: Kind) -> frozenset[str]:
         return _ALL.union(kind.served.selectable)
     if kind.resource.group == "events.k8s.io":
         return _ALL.union(_EVENTS)
+    if kind.resource.storage_key in _NAMESPACELESS:
+        return _NAMED.union(_MORE[kind.resource.storage_key])
     return _ALL.union(_MORE.get(kind.resource.storage_key, ()))
 
 
@@ -74,6 +86,8 @@ def refusal(kind: Kind) -> str:
     """What is said of a field that objects of ``kind`` cannot be selected by, with room for its name."""
     if (kind.resource.group, kind.resource.plural) == ("batch", "jobs"):
         return 'field label "{}" not supported for Job'
+    if (kind.resource.group, kind.resource.plural) == ("resource.k8s.io", "resourceslices"):
+        return "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {}"
     if kind.resource.custom or kind.resource.group == "events.k8s.io" or kind.resource.storage_key in _MORE:
         return "field label not supported: {}"
     return '"{}" is not a known field selector: only "metadata.name", "metadata.namespace"'

@@ -210,7 +210,7 @@ def _rule_causes(schema: Schema, source: Any, path: str, lost: str | None) -> It
     if not text:
         yield required(f"{path}.rule", "rule is not specified")
     if message and not message.strip():
-        yield invalid(f"{path}.message", message, "message must be non-empty if specified")
+        yield invalid(f"{path}.message", message, "must be non-empty if specified")
     elif "\n" in message.strip():
         yield invalid(f"{path}.message", message, "must not contain line breaks")
     elif not message and "\n" in text:

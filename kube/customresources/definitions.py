@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from kube.cel.rules import rule_causes
 from kube.customresources.schemas import structural_schema
+from kube.customresources.selectablefields import FIELD_PATH, selectable_causes
 from kube.customresources.structuralrules import schema_causes
 from kube.customresources.validation import default_causes
 from kube.customresources.validationcosts import LIGHT, defaults_cost
 from kube.kinds.openings import APPROVED
 from kube.kinds.resources import PrinterColumn, Resource, Scale, Subresource, Version, version_order
 from kube.kinds.schemas import Definitions
-from kube.requests.fielderrors import duplicate, forbidden, invalid, not_supported, required, too_many
+from kube.requests.fielderrors import forbidden, invalid, not_supported, required, too_many
 from kube.requests.names import dns1035_label, dns_subdomain
 from kube.requests.status import Cause
 
-MAX_SELECTABLE_FIELDS: Final = 8
 MAX_COLUMNS: Final = 100
+"""Of a version; each is looked for in every object that a table shows."""
+
 DEFAULTS_MOST: Final = 4 * LIGHT
 """What it may take to judge all defaults of a version."""
-
-"""Of a version; each is looked for in every object that a table shows."""
 
 CRDS: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
 CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
@@ -31,14 +30,15 @@ CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
 
 _COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS: Final = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
-_FIELD_PATH: Final = re.compile(r"(\.[A-Za-z0-9_$-]+)+", re.ASCII)
-
 
 _WARNING_BYTES: Final = 256
 
 
-def crd_causes(crd: Mapping[str, Any], definitions: Definitions) -> list[Cause]:
-    """Everything that is wrong with a defaulted CRD, in kube-apiserver's words; empty when it is valid."""
+def crd_causes(crd: Mapping[str, Any], definitions: Definitions, *, new: bool = True) -> list[Cause]:
+    """Everything that is wrong with a defaulted CRD, in kube-apiserver's words; empty when it is valid.
+
+    One that is not ``new`` has its name already: what it is called by may not change.
+    """
     spec = crd.get("spec")
     if not isinstance(spec, Mapping):
         return [required("spec")]
@@ -46,13 +46,17 @@ def crd_causes(crd: Mapping[str, Any], definitions: Definitions) -> list[Cause]:
     names = spec.get("names")
     names = names if isinstance(names, Mapping) else {}
     group = spec.get("group", "")
-    causes = [*_name_causes(metadata.get("name", ""), group, names), *_group_causes(group, metadata)]
+    causes = []
+    if new and metadata.get("name", "") != f"{names.get('plural')}.{group}":
+        causes.append(invalid("metadata.name", metadata.get("name", ""), 'must be spec.names.plural+"."+spec.group'))
+    causes += _group_causes(group, metadata)
     if spec.get("scope") not in ("Cluster", "Namespaced"):
         scope = spec.get("scope")
         causes.append(
             not_supported("spec.scope", scope, ("Cluster", "Namespaced")) if scope else required("spec.scope")
         )
     causes.extend(_version_list_causes(spec.get("versions"), definitions))
+    causes.extend(_name_causes(names))
     if spec.get("preserveUnknownFields"):
         causes.append(
             invalid(
@@ -63,12 +67,15 @@ def crd_causes(crd: Mapping[str, Any], definitions: Definitions) -> list[Cause]:
             )
         )
     causes.extend(_conversion_causes(spec.get("conversion")))
+    versions = spec.get("versions")
+    if not any(isinstance(each, Mapping) and each.get("storage") for each in versions or ()):
+        causes.append(invalid("status.storedVersions", None, "must have at least one stored version"))
     return causes
 
 
 def crd_update_causes(old: Mapping[str, Any], new: Mapping[str, Any], definitions: Definitions) -> list[Cause]:
     """What a change of an established CRD must leave alone, and what is wrong with the new one."""
-    causes = crd_causes(new, definitions)
+    causes = crd_causes(new, definitions, new=False)
     before, after = old["spec"], new.get("spec") or {}
     if is_established(old):
         immutable: list[tuple[str, Any, Any]] = [
@@ -90,8 +97,8 @@ def crd_update_causes(old: Mapping[str, Any], new: Mapping[str, Any], definition
                     name,
                     "missing from spec.versions; "
                     f"{name} was previously a storage version, and must remain in spec.versions until a "
-                    "storage migration ensures no data remains persisted in it "
-                    "and removes it from status.storedVersions",
+                    f"storage migration ensures no data remains persisted in {name} "
+                    f"and removes {name} from status.storedVersions",
                 )
             )
     return causes
@@ -115,10 +122,7 @@ def _group_causes(group: Any, metadata: Mapping[str, Any]) -> Iterator[Cause]:
             )
 
 
-def _name_causes(name: str, group: Any, names: Mapping[str, Any]) -> Iterator[Cause]:
-    plural = names.get("plural")
-    if name != f"{plural}.{group}":
-        yield invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
+def _name_causes(names: Mapping[str, Any]) -> Iterator[Cause]:
     for field in ("plural", "singular", "kind", "listKind"):
         value = names.get(field)
         path = f"spec.names.{field}"
@@ -146,7 +150,7 @@ def _name_causes(name: str, group: Any, names: Mapping[str, Any]) -> Iterator[Ca
 
 def _version_list_causes(versions: Any, definitions: Definitions) -> Iterator[Cause]:
     if not isinstance(versions, list) or not versions:
-        yield invalid("spec.versions", [], "must have exactly one version marked as storage version")
+        yield invalid("spec.versions", versions, "must have exactly one version marked as storage version")
         return
     seen: set[str] = set()
     for index, version in enumerate(versions):
@@ -154,21 +158,19 @@ def _version_list_causes(versions: Any, definitions: Definitions) -> Iterator[Ca
         if not isinstance(version, Mapping):
             yield invalid(path, version, "must be an object")
             continue
-        name = version.get("name")
-        if not isinstance(name, str) or not name:
-            yield required(f"{path}.name")
-        else:
-            yield from (invalid(f"{path}.name", name, reason) for reason in dns1035_label(name))
-            if name in seen:
-                yield invalid("spec.versions", versions, "must contain unique version names")
-            seen.add(name)
-        yield from _warning_causes(version, f"{path}.deprecationWarning")
-        # With a single version kube-apiserver names fields as they were in v1beta1, outside of the list.
+        name = str(version.get("name") or "")
+        # With a single version kube-apiserver names fields as they were in v1beta1, too, outside of the list.
         single = len(versions) == 1
+        places = (f"{path}.name", "spec.version") if single and name else (f"{path}.name",)
+        yield from (invalid(at, name, reason) for at in places for reason in dns1035_label(name))
+        if name in seen:
+            yield invalid("spec.versions", versions, "must contain unique version names")
+        seen.add(name)
+        yield from _warning_causes(version, f"{path}.deprecationWarning")
         validation = version.get("schema")
         openapi = validation.get("openAPIV3Schema") if isinstance(validation, Mapping) else None
         if openapi is None:
-            yield required(f"{path}.schema.openAPIV3Schema", "schemas are required")
+            yield required(f"{path}.schema.openAPIV3Schema")
         else:
             at = ("spec.validation" if single else f"{path}.schema") + ".openAPIV3Schema"
             structural = schema_causes(openapi, at)
@@ -197,7 +199,7 @@ def _version_causes(version: Mapping[str, Any], openapi: Any, path: str) -> Iter
         yield from _column_causes(column, f"{path}.additionalPrinterColumns[{index}]")
     fields = version.get("selectableFields") or []
     if isinstance(fields, list):
-        yield from _selectable_causes(
+        yield from selectable_causes(
             fields, openapi if isinstance(openapi, Mapping) else {}, f"{path}.selectableFields"
         )
 
@@ -237,7 +239,7 @@ def _subresource_causes(subresources: Any, path: str) -> Iterator[Cause]:
                 yield required(f"{path}.scale.{field}")
         elif not isinstance(value, str) or not value.startswith("."):
             yield invalid(f"{path}.scale.{field}", value, "must be a simple json path starting with .")
-        elif not value.startswith(root) or not _FIELD_PATH.fullmatch(value):
+        elif not value.startswith(root) or not FIELD_PATH.fullmatch(value):
             yield invalid(f"{path}.scale.{field}", value, "should be a json path under " + words)
 
 
@@ -261,36 +263,6 @@ def _column_causes(column: Any, path: str) -> Iterator[Cause]:
         yield invalid(f"{path}.JSONPath", where, "must be a simple json path starting with .")
 
 
-def _selectable_causes(fields: Sequence[Any], schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
-    if len(fields) > MAX_SELECTABLE_FIELDS:
-        yield too_many(path, len(fields), MAX_SELECTABLE_FIELDS)
-    seen: set[str] = set()
-    for index, field in enumerate(fields):
-        where = field.get("jsonPath") if isinstance(field, Mapping) else None
-        at = f"{path}[{index}].jsonPath"
-        if not isinstance(where, str) or not where:
-            yield required(at)
-            continue
-        if where in seen:
-            yield duplicate(at, where)
-        seen.add(where)
-        kind = _type_at(schema, where) if _FIELD_PATH.fullmatch(where) else ""
-        if not kind:
-            yield invalid(at, where, "is an invalid path: does not refer to a valid field")
-        elif kind not in ("string", "boolean", "integer"):
-            words = "must point to a field of type string, boolean or integer."
-            yield invalid(at, where, f"{words} Enum string fields and strings with formats are allowed.")
-
-
-def _type_at(schema: Mapping[str, Any], path: str) -> str:
-    node: Any = schema
-    for name in path.strip(".").split("."):
-        properties = node.get("properties") if isinstance(node, Mapping) else None
-        node = properties.get(name) if isinstance(properties, Mapping) else None
-    kind = node.get("type") if isinstance(node, Mapping) else None
-    return kind if isinstance(kind, str) else ""
-
-
 def _conversion_causes(conversion: Any) -> Iterator[Cause]:
     strategy = conversion.get("strategy") if isinstance(conversion, Mapping) else None
     if strategy is None:
@@ -299,6 +271,10 @@ def _conversion_causes(conversion: Any) -> Iterator[Cause]:
         yield forbidden("spec.conversion.strategy", "conversion webhooks are not called by this server; use None")
     elif strategy != "None":
         yield not_supported("spec.conversion.strategy", strategy, ("None", "Webhook"))
+    elif webhook := conversion.get("webhook"):
+        for field, name in (("clientConfig", "webhookClientConfig"), ("conversionReviewVersions",) * 2):
+            if webhook.get(field):
+                yield forbidden(f"spec.conversion.{name}", "should not be set when strategy is not set to Webhook")
 
 
 def crd_status(crd: Mapping[str, Any], taken: Iterable[Mapping[str, Any]], *, now: str) -> dict[str, Any]:
@@ -340,10 +316,8 @@ def crd_status(crd: Mapping[str, Any], taken: Iterable[Mapping[str, Any]], *, no
         accepted.pop("categories", None)
     conditions = list(status.get("conditions") or ())
     if problems:
-        reason = problems[0][0]
-        conditions = _with_condition(
-            conditions, "NamesAccepted", "False", reason=reason, message=problems[0][1], now=now
-        )
+        reason, words = problems[-1]
+        conditions = _with_condition(conditions, "NamesAccepted", "False", reason=reason, message=words, now=now)
         if not is_established(crd):
             conditions = _with_condition(
                 conditions,
@@ -424,6 +398,7 @@ def resource_of(crd: Mapping[str, Any], definitions: Definitions, *, space: str 
     ordered = sorted(spec["versions"], key=lambda version: version_order(version["name"]))
     current = (version["name"] for version in ordered if version.get("served") and not version.get("deprecated"))
     better = next(current, "")
+    metadata = crd.get("metadata") or {}
     return Resource(
         group=group,
         kind=names["kind"],
@@ -436,7 +411,8 @@ def resource_of(crd: Mapping[str, Any], definitions: Definitions, *, space: str 
         categories=tuple(names.get("categories") or ()),
         custom=True,
         defined_in=space,
-        definition=(crd.get("metadata") or {}).get("uid", ""),
+        definition=metadata.get("uid", ""),
+        changed=metadata.get("generation", 1) > 1,
     )
 
 

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kube.customresources.validationcosts import alternatives
+from kube.kinds.formats import is_known
 from kube.kinds.schemas import MISSING, OBJECT_META, Definitions, Schema
 from kube.requests.decoding import MAX_BYTES
 from kube.requests.status import RequestEntityTooLarge
@@ -163,3 +164,22 @@ class _Filling:
             raise RequestEntityTooLarge(
                 f"Request entity too large: the defaults alone are more than {self._room} bytes"
             )
+
+
+def unknown_formats(crd: Mapping[str, Any]) -> list[str]:
+    """The formats in the schemas of a valid CRD that say nothing, each once."""
+    waiting: list[Any] = [
+        (version.get("schema") or {}).get("openAPIV3Schema") for version in reversed(crd["spec"]["versions"])
+    ]
+    found: dict[str, None] = {}
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, Mapping):
+            continue
+        name = node.get("format")
+        if name and not is_known(name, node.get("type") or ""):
+            found[name] = None
+        parts = [part for field in ("allOf", "anyOf", "oneOf") for part in node.get(field) or ()]
+        parts += [node.get("not"), node.get("additionalProperties"), node.get("items")]
+        waiting += [*reversed(parts), *reversed((node.get("properties") or {}).values())]
+    return list(found)

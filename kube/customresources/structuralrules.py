@@ -99,6 +99,8 @@ class _Checker:
         properties, values, items = schema.get("properties"), schema.get("additionalProperties"), schema.get("items")
         if values is not None and root:
             yield forbidden(f"{path}.additionalProperties", "must not be used at the root")
+        if schema.get("nullable") is True and root:
+            yield forbidden(f"{path}.nullable", "nullable cannot be true at the root")
         if values is not None and schema.get("x-kubernetes-embedded-resource") is True:
             words = "must not be used if x-kubernetes-embedded-resource is set"
             yield forbidden(f"{path}.additionalProperties", words)

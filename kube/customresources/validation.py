@@ -19,12 +19,14 @@ from kube.kinds.schemas import MISSING, Schema
 from kube.objects.fieldvalidation import prune
 from kube.objects.patches import same
 from kube.requests.fielderrors import duplicate, invalid, not_supported, required, too_long, too_many, type_invalid
+from kube.requests.names import dns1035_label
 from kube.requests.status import Cause
 
 MAX_CAUSES: Final = 100
 """A list of a million wrong items is told apart well enough by its first hundred."""
 
 _BITS: Final = {"int32": 31, "int64": 63}
+_FLOAT_MAX: Final = (2 - 2**-23) * 2.0**127
 _OWN: Final = frozenset({"apiVersion", "kind", "metadata"})
 
 
@@ -47,7 +49,11 @@ def default_causes(schema: Schema, path: str) -> list[Cause]:
             causes.append(invalid(at, _in_key_order(schema.default), "must not have unknown fields"))
         # The real server, too, leaves repeated items of a default to the objects that it ends up in.
         found = [cause for cause in _value(schema, schema.default, "") if cause.reason != "FieldValueDuplicate"]
-        causes.extend(Cause(cause.reason, cause.message, f"{at}.{cause.field}".rstrip(".")) for cause in found)
+        places = ("" if cause.field == "<nil>" else cause.field.strip(".") for cause in found)
+        causes += [
+            Cause(cause.reason, cause.message, f"{at}.{place}" if place else at)
+            for cause, place in zip(found, places, strict=True)
+        ]
     for name, child in schema.properties.items():
         if not (schema.embedded_resource and name in _OWN):
             causes.extend(default_causes(child, f"{path}.properties[{name}]"))
@@ -105,8 +111,13 @@ def _fits(schema: Schema, value: Any) -> bool:
     if schema.type == "number":
         return kind in ("integer", "number")
     if schema.type == "integer":
-        return kind == "integer" or (isinstance(value, float) and value.is_integer())
+        return kind in ("integer", "number") and _is_held(value)
     return schema.type in ("", kind)
+
+
+def _is_held(number: float) -> bool:
+    """Whether an integer of 64 bits holds a number."""
+    return (isinstance(number, int) or number.is_integer()) and -(1 << 63) <= number < 1 << 63
 
 
 def _kind(value: Any) -> str:
@@ -119,6 +130,9 @@ def _kind(value: Any) -> str:
 def _wrong_type(schema: Schema, value: Any, path: str) -> Cause:
     wanted = "integer,string" if schema.int_or_string else schema.type
     kind = _kind(value)
+    if wanted == "integer" and kind in ("integer", "number"):
+        # The real server reads it as a float, and names the type where there is no format for it.
+        wanted, kind = (schema.format, "float64") if schema.format in _BITS else (wanted, "number")
     return type_invalid(path, kind, f'{path} in body must be of type {wanted}: "{kind}"')
 
 
@@ -137,19 +151,21 @@ def _text(schema: Schema, value: str, path: str) -> Iterator[Cause]:
 def _number(schema: Schema, value: float, path: str) -> Iterator[Cause]:
     rules = schema.rules
     bits = _BITS.get(schema.format)
-    if schema.type == "integer" and bits is not None and not -(1 << bits) <= value < 1 << bits:
+    if schema.type == "integer" and bits is not None and not (_is_held(value) and -(1 << bits) <= value < 1 << bits):
         yield _unplaced(f"Checked value must be of type integer with format {schema.format} in {path}")
-    if schema.type == "integer" and isinstance(value, float) and not value.is_integer():
+    elif schema.type == "integer" and not _is_held(value):
         yield _unplaced(f"Checked value must be of type integer (default format) in {path}")
+    elif schema.type == "number" and schema.format == "float" and abs(value) > _FLOAT_MAX:
+        yield _unplaced(f"Checked value must be of type number with format float in {path}")
     low, high, step = rules.get("minimum"), rules.get("maximum"), rules.get("multipleOf")
-    if high is not None and (value > high or (rules.get("exclusiveMaximum") and value == high)):
-        words = "less than" if rules.get("exclusiveMaximum") else "less than or equal to"
-        yield invalid(path, value, f"{path} in body should be {words} {_plain(high)}")
+    if step and abs(value / step - round(value / step)) > 1e-9:
+        yield invalid(path, value, f"{path} in body should be a multiple of {_plain(step)}")
     if low is not None and (value < low or (rules.get("exclusiveMinimum") and value == low)):
         words = "greater than" if rules.get("exclusiveMinimum") else "greater than or equal to"
         yield invalid(path, value, f"{path} in body should be {words} {_plain(low)}")
-    if step and abs(value / step - round(value / step)) > 1e-9:
-        yield invalid(path, value, f"{path} in body should be a multiple of {_plain(step)}")
+    if high is not None and (value > high or (rules.get("exclusiveMaximum") and value == high)):
+        words = "less than" if rules.get("exclusiveMaximum") else "less than or equal to"
+        yield invalid(path, value, f"{path} in body should be {words} {_plain(high)}")
 
 
 def _list(schema: Schema, items: list[Any], path: str) -> Iterator[Cause]:
@@ -231,6 +247,9 @@ def _embedded(value: Mapping[str, Any], path: str) -> Iterator[Cause]:
             yield type_invalid(f"{path}.{name}", value[name], "must be a string")
         elif name == "apiVersion" and value[name].count("/") > 1:
             yield invalid(f"{path}.{name}", value[name], f"unexpected GroupVersion string: {value[name]}")
+        elif name == "kind" and (reasons := dns1035_label(value[name].lower())):
+            words = f"may have mixed case, but should otherwise match: {','.join(reasons)}"
+            yield invalid(f"{path}.{name}", value[name], words)
 
 
 def _composed(schema: Schema, value: Any, path: str) -> Iterator[Cause]:

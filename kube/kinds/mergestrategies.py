@@ -49,7 +49,14 @@ _MORE_STRUCTS: Final = frozenset(
         ("io.k8s.api.networking.v1.NetworkPolicySpec", "podSelector"),
     }
 )
-_POINTERS: Final = frozenset({(f"{_CORE}.PodSpec", "resources"), (f"{_CORE}.ReplicationControllerSpec", "template")})
+_POINTERS: Final = frozenset(
+    {
+        (f"{_CORE}.PodSpec", "resources"),
+        (f"{_CORE}.ReplicationControllerSpec", "template"),
+        ("io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec", "validationActions"),
+        ("io.k8s.api.networking.v1.IPAddressSpec", "parentRef"),
+    }
+)
 """Fields of those names that are pointers, hence absent from an empty object."""
 
 _WRITTEN_SCALARS: Final = frozenset({(f"{_CORE}.Event", "reportingComponent"), (f"{_CORE}.Event", "reportingInstance")})
@@ -122,7 +129,7 @@ class Structure:
         """What a built-in object holds before anybody set a field: its structs and its required members."""
         if not self.name:
             return {}
-        required = frozenset(self._schema.required)
+        required = {name for name in self._schema.required if (self.name, name) not in _POINTERS}
         return {
             name: child.empty
             for name, child in self.fields.items()

@@ -99,8 +99,8 @@ class Resource:
 
     ``storage_group`` names the group under which objects are kept when it is not the resource's own: events
     of ``events.k8s.io`` are the core events. ``served`` is ``False`` for own kinds that a deployment has not
-    switched on. ``custom`` is set for resources of CRDs, with the space and the uid of their definition, and about how
-    many values that one holds, a rule counted as a hundred.
+    switched on. ``custom`` is set for resources of CRDs, with the space and the uid of their definition, about how
+    many values that one holds, a rule counted as a hundred, and whether it was ``changed`` since it was made.
     """
 
     group: str
@@ -119,6 +119,7 @@ class Resource:
     defined_in: str = ""
     definition: str = ""
     weight: int = 0
+    changed: bool = False
     storage_key: tuple[str, str] = field(init=False, repr=False, compare=False)
     """(group, plural) of what is stored: one for all views of one storage."""
     place: tuple[str, str] = field(init=False, repr=False, compare=False)

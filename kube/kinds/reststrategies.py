@@ -22,8 +22,22 @@ _GENERATION_GROUPS: Final = frozenset(
         "scheduling.k8s.io",
     }
 )
-_GENERATIONS: Final = frozenset({("", "pods"), ("", "podtemplates"), ("", "replicationcontrollers")})
-_NO_GENERATIONS: Final = frozenset({("apps", "controllerrevisions")})
+_GENERATIONS: Final = frozenset(
+    {
+        ("", "pods"),
+        ("", "podtemplates"),
+        ("", "replicationcontrollers"),
+        ("resource.k8s.io", "deviceclasses"),
+        ("resource.k8s.io", "resourceslices"),
+    }
+)
+_NO_GENERATIONS: Final = frozenset(
+    {
+        ("apps", "controllerrevisions"),
+        ("networking.k8s.io", "ipaddresses"),
+        ("networking.k8s.io", "servicecidrs"),
+    }
+)
 
 COUNTED_METADATA: Final[dict[StorageKey, str]] = {
     ("apps", "deployments"): "annotations",
@@ -41,8 +55,15 @@ RETURN_DELETED_OBJECT: Final = frozenset(
         ("", "resourcequotas"),
         ("", "serviceaccounts"),
         ("", "services"),
+        ("resource.k8s.io", "deviceclasses"),
+        ("resource.k8s.io", "resourceclaims"),
+        ("resource.k8s.io", "resourceclaimtemplates"),
+        ("resource.k8s.io", "resourceslices"),
+        ("storage.k8s.io", "csidrivers"),
+        ("storage.k8s.io", "csinodes"),
         ("storage.k8s.io", "storageclasses"),
         ("storage.k8s.io", "volumeattachments"),
+        ("storage.k8s.io", "volumeattributesclasses"),
     }
 )
 """Kinds whose deletion is answered with the object and not with a ``Status``."""
@@ -87,6 +108,8 @@ NO_UNCONDITIONAL_UPDATE: Final = frozenset(
 """Kinds whose PUT must name the revision that it replaces; that of custom ones must, too."""
 
 _EMPTY_STATUS: Final[dict[tuple[str, str], dict[str, Any]]] = {
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): {},
+    ("apiregistration.k8s.io", "APIService"): {},
     ("", "ReplicationController"): {"replicas": 0},
     ("", "ResourceQuota"): {},
     ("", "Service"): {"loadBalancer": {}},
@@ -106,12 +129,14 @@ _EMPTY_STATUS: Final[dict[tuple[str, str], dict[str, Any]]] = {
     ("batch", "Job"): {},
     ("certificates.k8s.io", "CertificateSigningRequest"): {},
     ("networking.k8s.io", "Ingress"): {"loadBalancer": {}},
+    ("networking.k8s.io", "ServiceCIDR"): {},
     ("policy", "PodDisruptionBudget"): {
         "currentHealthy": 0,
         "desiredHealthy": 0,
         "disruptionsAllowed": 0,
         "expectedPods": 0,
     },
+    ("resource.k8s.io", "ResourceClaim"): {},
     ("storage.k8s.io", "VolumeAttachment"): {"attached": False},
 }
 

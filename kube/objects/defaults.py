@@ -394,6 +394,11 @@ def _webhooks(body: Body) -> None:
             webhook["clientConfig"]["service"].setdefault("port", 443)
 
 
+def _api_service(body: Body) -> None:
+    if "service" in _spec(body):
+        _spec(body)["service"].setdefault("port", 443)
+
+
 def _admission_policy(body: Body) -> None:
     spec = _spec(body)
     spec.setdefault("failurePolicy", "Fail")
@@ -469,6 +474,7 @@ _DEFAULTS: Final[dict[tuple[str, str], Callable[[Body], None]]] = {
     (_ADMISSION, "ValidatingAdmissionPolicy"): _admission_policy,
     (_ADMISSION, "ValidatingAdmissionPolicyBinding"): _admission_binding,
     (_ADMISSION, "ValidatingWebhookConfiguration"): _webhooks,
+    ("apiregistration.k8s.io", "APIService"): _api_service,
 }
 
 _CONDITION_TIMES: Final[dict[tuple[str, str], tuple[str, ...]]] = {

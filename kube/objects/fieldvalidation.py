@@ -144,6 +144,12 @@ class _Mismatch(Exception):
         self.conversion = conversion
 
 
+class _Key(str):
+    """A key of a map in a path."""
+
+    __slots__ = ()
+
+
 def _text(path: _Path) -> str:
     parts: list[str] = []
     while path is not None:
@@ -153,8 +159,12 @@ def _text(path: _Path) -> str:
 
 
 def _go_path(path: _Path) -> str:
-    """The path as Go's decoder names it: without the indexes of lists."""
-    return re.sub(r"\[[0-9]+\]", "", _text(path))
+    """The path as Go's decoder names it: without the indexes of lists and the keys of maps."""
+    fields: list[str] = []
+    while path is not None:
+        path, part = path
+        fields += [] if isinstance(part, _Key) or part.startswith("[") else [part]
+    return "".join(reversed(fields)).removeprefix(".")
 
 
 def _decode(value: Any, schema: Schema, path: _Path, owner: Schema, unknown: list[str]) -> Any:
@@ -207,7 +217,7 @@ def _decode_object(
             if field is additional and field.format == "quantity" and type(child) in (str, int, float):
                 below = _quantity(str(child), in_list=True)
             else:
-                below = _decode(child, field, here if additional is None else path, owner, unknown)
+                below = _decode(child, field, here if additional is None else (path, _Key("." + name)), owner, unknown)
             if not below and additional is None and _left_out(below, name, field, schema, owner):
                 kept = dict(value) if kept is None else kept
                 del kept[name]
@@ -351,7 +361,8 @@ def _go_type(schema: Schema) -> str:
 
 def _prune(value: Any, schema: Schema, path: _Path, found: _Pruned, unknown: list[str]) -> Any:
     if type(value) is dict:
-        pruned = value
+        dropped: set[str] = set()
+        below: dict[str, Any] = {}
         for name, child in value.items():
             field = schema.properties.get(name, schema.additional)
             here: _Path = (path, "." + name)
@@ -359,15 +370,17 @@ def _prune(value: Any, schema: Schema, path: _Path, found: _Pruned, unknown: lis
                 if schema.closed:
                     if len(unknown) < MAX_PROBLEMS:
                         unknown.append(_text(here))
-                    pruned = {key: kept for key, kept in pruned.items() if key != name}
+                    dropped.add(name)
                 continue
             listed = unknown
             if name == "metadata" and schema.embedded_resource:
                 listed = found.metadata if path is None else found.embedded
-            below = _prune(child, field, here, found, listed)
-            if below is not child:
-                pruned = {**pruned, name: below}
-        return pruned
+            pruned = _prune(child, field, here, found, listed)
+            if pruned is not child:
+                below[name] = pruned
+        if not below and not dropped:
+            return value
+        return {name: below.get(name, child) for name, child in value.items() if name not in dropped}
     items = schema.items or (schema if schema.closed else None)
     if type(value) is list and items is not None:
         kept = [_prune(child, items, (path, f"[{index}]"), found, unknown) for index, child in enumerate(value)]

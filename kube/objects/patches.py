@@ -79,6 +79,8 @@ def json_patch(document: Mapping[str, Any], operations: object) -> dict[str, Any
             if verb == "replace" and isinstance(jsonpointer.JsonPointer(operation["path"]).to_last(result)[0], dict):
                 # kube-apiserver lets a replacement add the member that it does not find.
                 operation = {**operation, "op": "add"}
+            if verb == "test" and _holds_nothing(result, operation):
+                continue
             result = jsonpatch.JsonPatch([operation]).apply(result, in_place=True)
         except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
             raise unprocessable() from error
@@ -88,6 +90,12 @@ def json_patch(document: Mapping[str, Any], operations: object) -> dict[str, Any
         raise unprocessable()
     weight(result)
     return result
+
+
+def _holds_nothing(document: Any, operation: dict[str, Any]) -> bool:
+    """Whether nothing was to be in a place of an object, and it is not there."""
+    parent, name = jsonpointer.JsonPointer(operation["path"]).to_last(document)
+    return operation.get("value") is None and isinstance(parent, dict) and name not in parent
 
 
 def _placed(operation: dict[str, Any]) -> dict[str, Any]:

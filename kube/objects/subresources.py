@@ -166,6 +166,7 @@ _BESIDE: Final[dict[tuple[StorageKey, str], Part]] = {
             ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
             ("apiextensions.k8s.io", "customresourcedefinitions"),
             ("apiregistration.k8s.io", "apiservices"),
+            ("networking.k8s.io", "servicecidrs"),
             ("resource.k8s.io", "resourceclaims"),
             ("storage.k8s.io", "volumeattachments"),
         )

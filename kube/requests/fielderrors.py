@@ -40,7 +40,8 @@ def too_long(path: str, limit: int) -> Cause:
 
 def too_many(path: str, actual: int, limit: int) -> Cause:
     """``Too many``: more than ``limit`` members."""
-    return Cause("FieldValueTooMany", f"Too many: {actual}: must have at most {limit} items", path)
+    items = "item" if limit == 1 else "items"
+    return Cause("FieldValueTooMany", f"Too many: {actual}: must have at most {limit} {items}", path)
 
 
 def invalid(path: str, value: Any, detail: str) -> Cause:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kube.kinds.resources import parse_api_version
 from kube.requests import names
-from kube.requests.fielderrors import forbidden, immutable, invalid, required, too_long
+from kube.requests.fielderrors import count_causes, forbidden, immutable, invalid, required, too_long
 from kube.requests.status import Cause
 from kube.validation.serviceaddresses import address_name
 
@@ -16,6 +16,7 @@ Rule = Callable[[str], list[str]]
 _RBAC: Final = "rbac.authorization.k8s.io"
 
 NAME_RULES: Final[dict[tuple[str, str], Rule]] = {
+    ("", "Event"): names.path_segment,
     ("", "Namespace"): names.dns_label,
     ("", "Tenant"): names.tenant_name,
     ("", "Service"): names.dns_label,
@@ -24,8 +25,10 @@ NAME_RULES: Final[dict[tuple[str, str], Rule]] = {
     (_RBAC, "RoleBinding"): names.path_segment,
     (_RBAC, "ClusterRole"): names.path_segment,
     (_RBAC, "ClusterRoleBinding"): names.path_segment,
+    ("certificates.k8s.io", "CertificateSigningRequest"): names.path_segment,
     ("certificates.k8s.io", "ClusterTrustBundle"): names.path_segment,
     ("networking.k8s.io", "IPAddress"): address_name,
+    ("policy", "PodDisruptionBudget"): names.path_segment,
     ("tenancy.kcp.io", "Workspace"): names.dns_label,
 }
 """(group, kind) → the rule for its names; every other kind's is an RFC 1123 subdomain."""
@@ -59,6 +62,7 @@ def metadata_causes(metadata: dict[str, Any], *, namespaced: bool, rule: Rule, p
     elif reasons := rule(name):
         causes += [invalid(f"{path}.name", name, reason) for reason in reasons]
     causes += _namespace_causes(metadata.get("namespace", ""), namespaced, path)
+    causes += count_causes(metadata, path, "generation")
     for field, judge in _JUDGED:
         if value := metadata.get(field):
             causes += judge(value, f"{path}.{field}")
@@ -164,6 +168,29 @@ def _owner_causes(owners: Any, path: str) -> list[Cause]:
 
 
 _STANDARD_FINALIZERS: Final = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
+
+_ANY_FINALIZER: Final = frozenset(
+    {
+        ("", "Event"),
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"),
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"),
+        ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
+        ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
+        ("apiextensions.k8s.io", "CustomResourceDefinition"),
+        ("apiregistration.k8s.io", "APIService"),
+        ("coordination.k8s.io", "Lease"),
+        ("node.k8s.io", "RuntimeClass"),
+        ("policy", "PodDisruptionBudget"),
+    }
+)
+"""(group, kind) of the built-in kinds whose finalizers need not be anybody's, as those of custom objects."""
+
+
+def own_finalizers(group: str, kind: str) -> bool:
+    """Whether finalizers of a built-in kind are Kubernetes' own, or somebody's by their prefix."""
+    return (group, kind) not in _ANY_FINALIZER
 
 
 def kube_finalizer_causes(name: str, path: str) -> list[Cause]:

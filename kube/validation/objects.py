@@ -11,9 +11,9 @@ from typing import Any, Final
 from kube.authorization import abac
 from kube.cel.evaluation import violations
 from kube.cel.rules import rules_of
-from kube.customresources.validation import object_causes
+from kube.customresources.validation import MAX_CAUSES, object_causes
 from kube.kinds.resources import Resource
-from kube.kinds.schemas import Definitions, Schema
+from kube.kinds.schemas import Definitions
 from kube.quota.tenantquotas import TENANT_QUOTAS
 from kube.requests.fielderrors import invalid
 from kube.requests.status import Cause
@@ -43,7 +43,13 @@ from kube.validation import (
     storage,
     volumeclaims,
 )
-from kube.validation.metadata import kube_finalizer_causes, metadata_causes, metadata_update_causes, name_rule
+from kube.validation.metadata import (
+    kube_finalizer_causes,
+    metadata_causes,
+    metadata_update_causes,
+    name_rule,
+    own_finalizers,
+)
 from kube.validation.schema import required_causes
 from kube.validation.workloadstatuses import status_causes
 
@@ -62,27 +68,35 @@ def create_causes(resource: Resource, version: str, body: dict[str, Any], defini
     if early:
         return early
     judge = _NEW_JUDGES.get(key) or _JUDGES.get(key)
-    return _metadata_causes(resource, body) + _own_causes(resource, version, body, definitions, judge)
+    return _whole_causes(resource, version, body, definitions, judge)
 
 
 def state_causes(resource: Resource, version: str, body: dict[str, Any], definitions: Definitions) -> list[Cause]:
     """What is wrong with an object that exists, however it came to be as it is."""
     judge = _JUDGES.get((resource.group, resource.kind))
-    return _metadata_causes(resource, body) + _own_causes(resource, version, body, definitions, judge)
+    return _whole_causes(resource, version, body, definitions, judge)
+
+
+def _whole_causes(
+    resource: Resource, version: str, body: dict[str, Any], definitions: Definitions, judge: Judge | None
+) -> list[Cause]:
+    metadata = _metadata_causes(resource, body)
+    if resource.custom:
+        return _custom_causes(resource, version, body, None, metadata)
+    own = _own_causes(resource, version, body, definitions, judge)
+    if (resource.group, resource.kind) in _METADATA_LAST:
+        return own or metadata
+    return metadata + own
 
 
 def _own_causes(
     resource: Resource, version: str, body: dict[str, Any], definitions: Definitions, judge: Judge | None
 ) -> list[Cause]:
-    """What is wrong with an object beside its metadata. Kinds without a judge are judged by their schema."""
-    if judge is not None and not resource.custom:
+    """What is wrong with a built-in object beside its metadata. Kinds without a judge are judged by their schema."""
+    if judge is not None:
         return judge(body)
-    schema = _schema(resource, version, definitions)
-    if schema is None:
-        return []
-    if not resource.custom:
-        return _unique(required_causes(body, schema))
-    return _unique(custom_causes(schema, body, None)) + _scale_causes(resource, version, body)
+    schema = definitions.schema(resource.group, version, resource.kind)
+    return [] if schema is None else _unique(required_causes(body, schema))
 
 
 def update_causes(
@@ -92,9 +106,7 @@ def update_causes(
     changed = metadata_update_causes(new.get("metadata", {}), old.get("metadata", {}))
     metadata = _metadata_causes(resource, new)
     if resource.custom:
-        schema = _schema(resource, version, definitions)
-        own = custom_causes(schema, new, old) if schema is not None else []
-        return _unique(changed + metadata + own + _scale_causes(resource, version, new))
+        return _custom_causes(resource, version, new, old, changed + metadata)
     key = (resource.group, resource.kind)
     first, compare = _FIRST_JUDGES.get(key), _COMPARISONS.get(key)
     own = [] if first is None else first(new)
@@ -115,25 +127,54 @@ def _metadata_causes(resource: Resource, body: dict[str, Any]) -> list[Cause]:
     metadata = body.get("metadata", {})
     rule = name_rule(resource.group, resource.kind)
     causes = metadata_causes(metadata, namespaced=resource.namespaced, rule=rule)
-    if not resource.custom:
+    if not resource.custom and own_finalizers(resource.group, resource.kind):
         for index, name in enumerate(metadata.get("finalizers", ())):
             causes += kube_finalizer_causes(name, f"metadata.finalizers[{index}]")
     return causes
 
 
-def custom_causes(schema: Schema, new: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
-    """What is wrong with a custom object by its schema and its rules, or with a change of one.
+def _custom_causes(
+    resource: Resource, version: str, new: dict[str, Any], old: dict[str, Any] | None, before: list[Cause]
+) -> list[Cause]:
+    """What is wrong with a custom object beside what was found before, by its schema and its rules, or with a change of one.
 
-    What was wrong before and was left as it was is not held against a change (Kubernetes' ratcheting).
+    What was wrong before and was left as it was is not held against a change (Kubernetes' ratcheting). Rules are asked
+    about objects that are wrong, too, as long as these are of the types and the sizes by which the rules were weighed.
     """
-    causes = object_causes(schema, new)
-    if causes and old is not None:
+    served = resource.version(version)
+    schema = None if served is None else served.schema
+    found = [] if schema is None else object_causes(schema, new)
+    bounded = len(found) < MAX_CAUSES
+    if found and old is not None and schema is not None:
         known = set(object_causes(schema, old))
-        causes = [cause for cause in causes if cause not in known]
-    if causes:
-        return causes
-    rules = rules_of(schema)
-    return [] if rules is None else violations(rules, new, old)
+        found = [cause for cause in found if cause not in known]
+    causes = before + found + _scale_causes(resource, version, new)
+    rules = None if schema is None else rules_of(schema)
+    if rules is not None:
+        if bounded and not any(cause.reason in _BLOCKING for cause in causes):
+            causes += violations(rules, new, old)
+        else:
+            causes.append(_UNCHECKED)
+    return _unique(causes)
+
+
+_BLOCKING: Final = frozenset(
+    {
+        "FieldValueNotSupported",
+        "FieldValueRequired",
+        "FieldValueTooLong",
+        "FieldValueTooMany",
+        "FieldValueTypeInvalid",
+    }
+)
+"""Reasons for which the rules of a custom object are not asked."""
+
+_UNCHECKED: Final = invalid(
+    "<nil>",
+    None,
+    "some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation",
+)
 
 
 def _scale_causes(resource: Resource, version: str, body: dict[str, Any]) -> list[Cause]:
@@ -149,13 +190,6 @@ def _scale_causes(resource: Resource, version: str, body: dict[str, Any]) -> lis
         if isinstance(value, int) and not isinstance(value, bool) and value < 0:
             causes.append(invalid("." + ".".join(path), value, "should be a non-negative integer"))
     return causes
-
-
-def _schema(resource: Resource, version: str, definitions: Definitions) -> Schema | None:
-    if resource.custom:
-        served = resource.version(version)
-        return None if served is None else served.schema
-    return definitions.schema(resource.group, version, resource.kind)
 
 
 def _unique(causes: list[Cause]) -> list[Cause]:
@@ -228,6 +262,9 @@ _NEW_JUDGES: Final[dict[tuple[str, str], Judge]] = {
     ("resource.k8s.io", "ResourceClaimTemplate"): devices.claim_template_causes,
 }
 """Judges of new objects alone, where they differ."""
+
+_METADATA_LAST: Final = frozenset({("", "Event"), ("policy", "PodDisruptionBudget")})
+"""Kinds of which the metadata is looked at when nothing else is wrong."""
 
 _FIRST_JUDGES: Final[dict[tuple[str, str], Judge]] = {("", "Service"): services.service_address_causes}
 """Judges who must be content before anything else is looked at."""

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kube.requests.names import LABEL_MAX
 from tests.speaking import Answer, Speaker
 from tests.story.product import eventually
 
@@ -55,7 +56,7 @@ class Conversation:
         self.speaker = speaker
         self.section = section
         self.exchanges: list[Exchange] = []
-        self.namespace = f"eq-{section}"
+        self.namespace = f"eq-{section}"[:LABEL_MAX].rstrip("-")
         self.core = f"/api/v1/namespaces/{self.namespace}"
 
     def say(self, method: str, path: str, body: Any = None, media: str = "application/json", **headers: str) -> Answer:

@@ -45,7 +45,7 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
         crd({"type": "integer", "default": "x"}),
         f'{ROOT}.properties[spec].default: Invalid value: "string":  in body must be of type integer: "string"',
     ),
-    (versioned(schema=None), "spec.versions[0].schema.openAPIV3Schema: Required value: schemas are required"),
+    (versioned(schema=None), "spec.versions[0].schema.openAPIV3Schema: Required value"),
     (
         versioned(selectableFields=[{"jsonPath": ".spec.nope"}]),
         f'{SELECTABLE}: Invalid value: ".spec.nope": is an invalid path: does not refer to a valid field',
@@ -104,7 +104,7 @@ def test_names_that_another_crd_has_are_not_accepted() -> None:
     second = renamed(plural="items", singular="item", kind="Thing", listKind="ItemList", shortNames=["th"])
     status = crd_status(second, [first], now=NOW)
     assert {c["type"]: (c["status"], c["reason"]) for c in status["conditions"]} == {
-        "NamesAccepted": ("False", "ShortNamesConflict"),
+        "NamesAccepted": ("False", "KindConflict"),
         "Established": ("False", "NotAccepted"),
     }
     assert status["acceptedNames"]["kind"] == ""

@@ -11,6 +11,7 @@ import orjson
 
 from access.admission.base import CREATE, UPDATE, Attributes, NoopPlugin
 from kube.customresources.definitions import CRDS, crd_causes, crd_status, crd_update_causes
+from kube.customresources.schemas import unknown_formats
 from kube.kinds.schemas import Definitions
 from kube.requests.fielderrors import invalid_object
 from kube.requests.requestinfo import not_found
@@ -41,6 +42,9 @@ class CustomResourceDefinitions(NoopPlugin):
         if not isinstance(spec, dict) or not isinstance(names, dict):
             return
         spec.setdefault("conversion", {"strategy": "None"})
+        status, versions = body.get("status"), spec.get("versions")
+        if isinstance(status, dict) and isinstance(versions, list) and not status.get("storedVersions"):
+            status["storedVersions"] = [each.get("name") for each in versions if each.get("storage")]
         if isinstance(names.get("kind"), str):
             names.setdefault("singular", names["kind"].lower())
             names.setdefault("listKind", names["kind"] + "List")
@@ -59,6 +63,9 @@ class CustomResourceDefinitions(NoopPlugin):
         )
         if causes:
             raise invalid_object(attributes.resource.group, attributes.resource.kind, attributes.name, causes)
+        before = unknown_formats(old) if old is not None else ()
+        new = [name for name in unknown_formats(body) if name not in before]
+        attributes.warnings.extend(f'unrecognized format "{name}"' for name in new)
         listing = await self._store.list(
             Range(attributes.cluster, attributes.resource.group, attributes.resource.plural)
         )

@@ -48,7 +48,7 @@ class ObjectValidation(NoopPlugin):
         else:
             return ()
         if causes:
-            raise invalid_object(resource.group, resource.kind, attributes.name, causes)
+            raise invalid_object(resource.storage_key[0], resource.kind, attributes.name, causes)
         # What is refused as it is, is warned of no more; who is refused later for other reasons hears of it.
         if not resource.custom and not attributes.subresource:
             attributes.warnings.extend(warnings_for(body, old))

@@ -15,11 +15,13 @@ from tests.conformance.script.admissionwebhooks import admissionwebhooks
 from tests.conformance.script.becoming import becoming, becomingsystem
 from tests.conformance.script.certificates import certificates, signers
 from tests.conformance.script.controllers import aggregation, contents, kubesystem, nodes
-from tests.conformance.script.definitions import definitions, deprecations
+from tests.conformance.script.customobjects import customobjects, earlier, formats
+from tests.conformance.script.definitions import definitions, deprecations, redefined
 from tests.conformance.script.endings import deletes, namespaces, updates
 from tests.conformance.script.flagged import policyfile, withoutplugins
 from tests.conformance.script.kinds import OBJECTS, invalid_section, kind_section
 from tests.conformance.script.meanings import meanings
+from tests.conformance.script.metadata import called, calledsystem, selected, selectedsystem
 from tests.conformance.script.mutatingpolicies import mutatingpolicies
 from tests.conformance.script.parts import connecting, counts, limits, parts, resizes, reviews
 from tests.conformance.script.plugins import binding, plugins
@@ -68,6 +70,10 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
         connecting,
         policy,
         definitions,
+        redefined,
+        customobjects,
+        formats,
+        earlier,
         revisions,
         layout,
         deprecations,
@@ -89,6 +95,8 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
         resetting,
         plugins,
         becoming,
+        called,
+        selected,
     ):
         yield section.__name__, section, False
     yield certificates.__name__, certificates, True
@@ -101,6 +109,8 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
     yield namespacedpolicy.__name__, namespacedpolicy, True
     yield resettingsystem.__name__, resettingsystem, True
     yield becomingsystem.__name__, becomingsystem, True
+    yield calledsystem.__name__, calledsystem, True
+    yield selectedsystem.__name__, selectedsystem, True
 
 
 def flagged() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kube.objects.patches import deep_copy
 from tests.conformance.conversation import Conversation
 from tests.conformance.script.media import MERGE
 
@@ -132,3 +133,100 @@ def serve(say: Conversation, body: dict[str, Any]) -> None:
         probe = {"apiVersion": f"{GROUP}/{version['name']}", "kind": kind, "metadata": {"name": "probe"}}
         path = f"{home(say, version['name'])}/{plural}?dryRun=All"
         say.until(lambda path=path, probe=probe: say.speaker.send("POST", path, probe).status == 201)
+
+
+_VERSION = "spec.versions.0"
+_SPEC = f"{_VERSION}.schema.openAPIV3Schema.properties.spec"
+CHANGES: tuple[tuple[str, Any], ...] = (
+    ("metadata.name", "others.example.org"),
+    ("spec.group", "nodots"),
+    ("spec.scope", "Bad"),
+    ("spec.names.plural", "Changeds"),
+    ("spec.names.kind", "changed-x"),
+    ("spec.names.listKind", "Changed"),
+    ("spec.names.shortNames", ["BAD", "b"]),
+    ("spec.names.categories", ["Bad Category"]),
+    ("spec.versions", []),
+    (f"{_VERSION}.name", "V1"),
+    (f"{_VERSION}.name", ""),
+    (f"{_VERSION}.schema", None),
+    ("spec.preserveUnknownFields", True),
+    ("spec.conversion", {"strategy": "Bad"}),
+    ("spec.conversion", {"strategy": "None", "webhook": {"conversionReviewVersions": ["v1"]}}),
+    (f"{_VERSION}.additionalPrinterColumns", [{"name": "A", "type": "bad", "jsonPath": ".x"}]),
+    (f"{_VERSION}.additionalPrinterColumns", [{"name": "", "type": "string", "format": "bad", "jsonPath": "x"}]),
+    (f"{_VERSION}.subresources", {"scale": {"specReplicasPath": ".foo.n", "statusReplicasPath": ".spec.r"}}),
+    *(
+        (f"{_VERSION}.selectableFields", [{"jsonPath": path}])
+        for path in (".spec.a", ".spec.l", ".spec.none", "spec.a", ".metadata.name", ".spec.m.a", ".spec.o.x")
+    ),
+    (f"{_SPEC}.type", ""),
+    (f"{_SPEC}.properties.n.default", 1.5),
+    (f"{_SPEC}.default", {"none": "b"}),
+    *((f"{_SPEC}.properties.a.format", name) for name in ("bogus", "date_time", "dateti-me", "int32", "k8s-long-name")),
+    (f"{_SPEC}.properties.n.format", "double"),
+    (f"{_SPEC}.properties.l.items.format", "bogus"),
+    (f"{_SPEC}.deprecated", True),
+    (f"{_VERSION}.schema.openAPIV3Schema.default", {}),
+    (f"{_VERSION}.schema.openAPIV3Schema.nullable", True),
+    *(
+        (f"{_SPEC}.x-kubernetes-validations", [{"rule": "true", **said}])
+        for said in (
+            {"message": " "},
+            {"message": "a\nb"},
+            {"reason": "Bad"},
+            {"fieldPath": "a"},
+            {"fieldPath": ".none"},
+        )
+    ),
+)
+
+
+def redefined(say: Conversation) -> None:
+    """A good definition with one thing changed; and what becomes of two that want the same names."""
+    say.set_up()
+    parts = {
+        "a": TEXT,
+        "n": {"type": "integer"},
+        "l": {"type": "array", "items": TEXT},
+        "m": MAP,
+        "o": {"type": "object", "properties": FIELD},
+    }
+    good = definition("Changed", {"properties": {"spec": {"type": "object", "properties": parts}}})
+    for number, (path, value) in enumerate(CHANGES):
+        say.verdict("POST", f"{CRDS}?dryRun=All&of={number}", _changed(good, path, value))
+    serve(say, good)
+    one = f"{CRDS}/changeds.{GROUP}"
+    live = say.speaker.send("GET", one).body
+    for path, value in (
+        ("spec.group", "example.com"),
+        ("spec.names.plural", "others"),
+        ("spec.names.kind", "Other"),
+        ("spec.scope", "Cluster"),
+        (f"{_VERSION}.name", "v2"),
+        (f"{_SPEC}.properties.a.format", "bogus"),
+    ):
+        say.verdict("PUT", f"{one}?dryRun=All&of={path}", _changed(live, path, value))
+    say.note(one, lambda answer: answer["status"]["storedVersions"])
+    say.part("PATCH", f"{one}/status", {"status": {"storedVersions": []}}, lambda answer: answer["status"], **_MERGE)
+    names = {"plural": "others", "singular": "other", "kind": "Changed", "listKind": "ChangedList"}
+    other = _changed(_changed(good, "spec.names", names), "metadata.name", f"others.{GROUP}")
+    say.speaker.send("POST", CRDS, other)
+    at = f"{CRDS}/others.{GROUP}"
+    say.until(lambda: bool(say.speaker.send("GET", at)["status"].get("conditions")))
+    say.note(at, lambda answer: answer["status"])
+    for each in (at, one):
+        say.speaker.send("DELETE", each)
+
+
+_MERGE = {"Content_Type": MERGE}
+
+
+def _changed(body: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    result: dict[str, Any] = deep_copy(body)
+    node: Any = result
+    *parents, last = path.split(".")
+    for parent in parents:
+        node = node[int(parent)] if isinstance(node, list) else node[parent]
+    node[last] = value
+    return result

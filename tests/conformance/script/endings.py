@@ -233,7 +233,8 @@ def deletes(say: Conversation) -> None:
     say.say("DELETE", f"{pods}/p?dryRun=All")
     say.say("DELETE", f"{pods}/p", {"gracePeriodSeconds": 5})
     say.speaker.send("POST", pods, pod)
-    say.say("POST", f"{pods}/p/eviction", {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "q"}})
+    for named in ({"name": "q"}, {}):
+        say.say("POST", f"{pods}/p/eviction", {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": named})
     say.say(
         "POST",
         f"{pods}/missing/eviction",

@@ -61,6 +61,8 @@ def parts(say: Conversation) -> None:
     )
     bind = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
     say.say("POST", f"{pods}/p/binding", {**bind, "target": {"kind": "Pod", "name": ""}})
+    for named in ({"name": "q"}, {}):
+        say.say("POST", f"{pods}/p/binding", {**bind, "metadata": named})
     say.say("POST", f"{pods}/missing/binding", {**bind, "metadata": {"name": "missing"}})
     say.say("POST", f"{pods}/p/binding", bind)
     say.say("POST", f"{pods}/p/binding", bind)
