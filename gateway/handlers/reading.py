@@ -155,8 +155,9 @@ def _shown(request: Request, kind: Kind, stored: Stored, accept: Accept, status:
     rows, head = _formed(request, kind, [stored], accept)
     if accept.is_partial:
         return respond(request, rows[0], status=status)
-    revision = orjson.loads(data)["metadata"].get("resourceVersion", "")
-    return respond(request, {**head, "metadata": {"resourceVersion": revision}, "rows": rows}, status=status)
+    revision = orjson.loads(data)["metadata"].get("resourceVersion")
+    metadata = {"resourceVersion": revision} if revision else {}
+    return respond(request, {**head, "metadata": metadata, "rows": rows}, status=status)
 
 
 async def list_(runtime: Runtime, request: Request, kind: Kind) -> Response:

@@ -151,6 +151,7 @@ def lists(say: Conversation) -> None:
     for include in ("None", "Metadata", "Object", "Bad", ""):
         say.say("GET", f"{at}?includeObject={include}&limit=1", Accept=TABLE)
         say.say("GET", f"{at}/s1?includeObject={include}", Accept=TABLE)
+    say.say("POST", f"{at}?dryRun=All", {"metadata": {"name": "dry"}}, Accept=TABLE)
 
 
 def _quoted(text: str) -> str:
