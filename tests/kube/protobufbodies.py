@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -38,9 +38,7 @@ def message(name: str, value: Mapping[str, Any]) -> bytes:
     out, left = b"", dict(value)
     for number, field in sorted(protobuf._table(name).items()):
         if field.inline:
-            inner = {
-                part.name: left.pop(part.name) for part in protobuf._table(field.type).values() if part.name in left
-            }
+            inner = {part: left.pop(part) for part in _names(field.type) if part in left}
             out += delimited(number, message(field.type, inner))
         elif field.name in left:
             item = left.pop(field.name)
@@ -52,6 +50,15 @@ def message(name: str, value: Mapping[str, Any]) -> bytes:
                     out += tagged(number, field.type, entry)
     assert not left, f"{name} has no field for {left}"
     return out
+
+
+def _names(message_name: str) -> Iterator[str]:
+    """What the fields of a message are called in JSON, where parts that are inline have no name of their own."""
+    for field in protobuf._table(message_name).values():
+        if field.inline:
+            yield from _names(field.type)
+        else:
+            yield field.name
 
 
 def tagged(number: int, type_: str, value: Any) -> bytes:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +23,7 @@ from tenants.services import cluster_register, tenant_policies_change, tenant_su
 from tests.clusters import prepared
 from tests.faultproxy import Fault, FaultProxy
 from tests.gateway.callers import Answer, Caller, config_map, eventually
-from tests.gateway.conftest import Server, another
+from tests.gateway.conftest import Server
 from tests.gateway.webhooks.conftest import Asking, Customer, work
 from tests.gateway.webhooks.test_admit import bound, used
 from tests.kubeapiserver import PRESENT, REASON, KubeApiserver, running
@@ -36,7 +34,6 @@ pytestmark = [
     pytest.mark.skipif(not PRESENT, reason=REASON),
 ]
 
-ROUNDS = int(os.environ.get("TENANT_QUOTA_ROUNDS", "3"))
 NAME = "kube-asking"
 PATIENCE = 300.0
 """Where a test gives up on a cluster, whatever the machine."""
@@ -238,52 +235,6 @@ def test_a_deployment_stops_exactly_at_the_tenants_quota_and_what_ends_is_given_
         assert used(asking, acme) == {"pods": "5"}
         assert person.delete(f"{deployments}/web").status == 200
         assert eventually(lambda: used(asking, acme) == {"pods": "0"}, PATIENCE)
-
-
-@pytest.fixture
-def second(door_server: tuple[Server, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """Another API server, of three processes, beside the one that the cluster asks."""
-    monkeypatch.setenv("TENANTRY_SEALING_KEYS", door_server[1])
-    with another(door_server[0], tmp_path / "second", "--workers", "3") as server:
-        yield server
-
-
-def test_forty_at_once_by_the_door_and_by_the_cluster_are_never_one_too_many(
-    kube_asking: Real, asking: Asking, acme: Customer, second: Server
-) -> None:
-    """AD2, in four processes: half are asked about by the cluster alone, half come through doors, which the cluster asks about too.
-
-    TENANT_QUOTA_ROUNDS rounds, three unless it says otherwise.
-    """
-    direct = kube_asking.caller(acme.token())
-    doors = second.user(acme.tenant.name, acme.owner.email, "tenantry:owner")
-    spec = {"containers": [{"name": "c", "image": "registry.example.org/web:1"}]}
-
-    def make(number: int) -> int:
-        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "race-"}, "spec": spec}
-        return (direct if number % 2 else doors).post(pods(acme.namespace), body).status
-
-    def there() -> int:
-        return len(direct.get(pods(acme.namespace)).body["items"])
-
-    def filled() -> bool:
-        """Nothing is lost for ever: what was refused too early for a moment fits when it is tried again."""
-        make(1)
-        return there() == 7
-
-    bound(asking, acme, pods="7")
-    assert eventually(lambda: direct.get(pods(acme.namespace)).status == 200, PATIENCE)
-    assert eventually(lambda: doors.get(pods(acme.namespace)).status == 200, PATIENCE)
-    with kube_asking.asked_about_writes("Fail"), ThreadPoolExecutor(20) as pool:
-        assert eventually(lambda: make(1) == 403, PATIENCE), "the cluster asks"
-        for _ in range(ROUNDS):
-            assert direct.delete(pods(acme.namespace)).status == 200
-            assert eventually(lambda: used(asking, acme) == {"pods": "0"}, PATIENCE)
-            statuses = list(pool.map(make, range(40)))
-            assert set(statuses) <= {201, 403}, statuses
-            assert there() == statuses.count(201) <= 7
-            assert eventually(filled, PATIENCE)
-            assert eventually(lambda: used(asking, acme) == {"pods": "7"}, PATIENCE)
 
 
 def test_what_comes_through_the_door_is_taken_once_though_the_cluster_asks_about_it(
