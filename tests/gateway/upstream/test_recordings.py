@@ -360,12 +360,12 @@ async def silent_shell(visit: Visit) -> None:
 
 
 async def test_a_session_ends_when_its_recording_stops_working(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "PATIENCE", 1)
     monkeypatch.setattr(keeping, "HEARTBEAT", 0.2)
     async with recorded(silent_shell) as (door, client):
         client.ask(EXEC, *WEBSOCKET)
         await client.head()
         await seen(RecordingChunk.objects.exists)
+        monkeypatch.setattr(keeping, "PATIENCE", 1)
         await sync_to_async(without)("recordings")
         try:
             said = await client.reader.read()
@@ -376,12 +376,13 @@ async def test_a_session_ends_when_its_recording_stops_working(monkeypatch: pyte
 
 
 async def test_a_recording_that_is_taken_away_ends_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "PATIENCE", 1)
     monkeypatch.setattr(keeping, "HEARTBEAT", 0.2)
     async with recorded(silent_shell) as (_, client):
         client.ask(EXEC, *WEBSOCKET)
         await client.head()
         await seen(RecordingChunk.objects.exists)
+        # Until here nobody was to lose patience, which would be told in other words.
+        monkeypatch.setattr(keeping, "PATIENCE", 2)
         await sync_to_async(Recording.objects.all().delete)()
         assert b"the recording of this session was ended" in await client.reader.read()
 
