@@ -125,8 +125,8 @@ def kinds() -> list[tuple[Resource, Version]]:
 def examples(*, system: bool) -> list[dict[str, Any]]:
     """An object of each, of those that only the system space serves, or of the others."""
     known = [
-        *OBJECTS,
         *_FURTHER,
+        *OBJECTS,
         definition("Owner") | {"system": True},
         {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "system": True} | asked(BOB),
     ]
