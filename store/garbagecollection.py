@@ -5,7 +5,8 @@ whoever takes over finds out from the objects what is unfinished, then goes by t
 with preconditions, so a step done twice, or raced by a client, changes nothing that it should not.
 
 The rules are those of Kubernetes' namespace and garbage collector controllers; owners and dependents always are of
-one space (TS3).
+one space (TS3). What goes is told to end as a DELETE tells it (``ending``): a namespace is emptied, a definition's
+objects go first, and a workspace is closed by whoever ends those. What nobody may delete outlives its owners.
 
 What is closed or frozen loses nothing: what a deletion sets off there is set aside, and taken up when the doors change
 (GW5, GW28). A workspace's namespace that ends is the product's own work, and goes on.
@@ -22,7 +23,9 @@ from typing import Any
 
 import orjson
 
+from kube.customresources.endings import ending
 from kube.objects.managedfields import without_owners
+from kube.objects.strategies import finished
 from store.engine import Engine
 from store.fairqueue import FairQueue
 from store.postgresql.leadership import RETRY_SECONDS, CheckLeadership, lead
@@ -37,6 +40,9 @@ FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 
 Holds = Callable[[str, str], bool]
 """(space, namespace) → whether what people have set off there waits. An empty namespace asks for the space's own objects."""
+
+Outlives = Callable[[Key, Mapping[str, Any]], bool]
+"""(an object's key, the object) → whether it stays when its owners go, and forgets them."""
 
 LEADER_LOCK = 7_236_018_501
 """The advisory lock of the one worker; any number that nothing else in the database uses."""
@@ -59,6 +65,7 @@ class GarbageCollector:
         holds: Holds,
         *,
         is_workspaces: Callable[[str], object] = lambda _: False,
+        outlives_owners: Outlives = lambda *_: False,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._store = store
@@ -66,6 +73,7 @@ class GarbageCollector:
         self._resource_of = resource_of
         self._holds = holds
         self._is_workspaces = is_workspaces
+        self._outlives_owners = outlives_owners
         self._clock = clock
         self._queue = FairQueue(self._reconcile_safely)
         self._restart = asyncio.Event()
@@ -160,12 +168,12 @@ class GarbageCollector:
             finalizers = metadata.get("finalizers") or []
             if await self._waits(key, key):
                 return
-            if key[1:3] == _NAMESPACES:
-                await self._empty_namespace(stored, body)
-            elif ORPHAN in finalizers:
+            if ORPHAN in finalizers:
                 await self._orphan(stored, body)
             elif FOREGROUND in finalizers:
                 await self._delete_dependents_first(stored, body)
+            if key[1:3] == _NAMESPACES:
+                await self._empty_namespace(stored, body)
         elif owners_of(body):
             await self._collect(stored, body)
 
@@ -218,12 +226,14 @@ class GarbageCollector:
         uid = body["metadata"].get("uid", "")
         blocked = False
         for dependent in await self._dependents_of(stored.key, uid):
-            owners = owners_of(orjson.loads(dependent.data))
+            owned = orjson.loads(dependent.data)
+            owners = owners_of(owned)
             blocking = any(owner["uid"] == uid and owner.get("blockOwnerDeletion") for owner in owners)
             if await self._waits(stored.key, dependent.key):
                 blocked |= blocking
                 continue
-            if await self._solid(dependent.key, [owner for owner in owners if owner["uid"] != uid]):
+            others = [owner for owner in owners if owner["uid"] != uid]
+            if self._outlives_owners(dependent.key, owned) or await self._solid(dependent.key, others):
                 await self._disown(dependent, {uid})
                 continue
             gone = await self._remove(dependent, first=FOREGROUND)
@@ -232,13 +242,13 @@ class GarbageCollector:
             await self._finish(stored, body, FOREGROUND)
 
     async def _collect(self, stored: Stored, body: dict[str, Any]) -> None:
-        """Delete a dependent whose owners are all gone; let it forget the gone ones if some are there."""
+        """Delete a dependent whose owners are all gone; let it forget the gone ones if some are there, or if it stays."""
         owners = owners_of(body)
         states = {owner["uid"]: await self._owner_state(stored.key, owner) for owner in owners}
         gone = {uid for uid, state in states.items() if state == "gone"}
         if not gone or "unknown" in states.values() or await self._waits(stored.key, stored.key):
             return
-        if gone == states.keys():
+        if gone == states.keys() and not self._outlives_owners(stored.key, body):
             await self._remove(stored)
         else:
             await self._disown(stored, gone)
@@ -290,27 +300,22 @@ class GarbageCollector:
         await self._store.commit(Update(stored.key, stored.revision, {**body, "metadata": metadata}))
 
     async def _remove(self, stored: Stored, *, first: str | None = None) -> bool:
-        """Delete an object, or mark it as deleted while finalizers hold it; true when it is gone.
+        """Delete an object, or mark it as deleted while something holds it; true when it is gone.
 
         ``first`` is the finalizer that its own dependents are to be deleted under.
         """
         body = orjson.loads(stored.data)
-        metadata = dict(body.get("metadata", {}))
-        finalizers = list(metadata.get("finalizers") or [])
-        marked = "deletionTimestamp" in metadata
-        uid = metadata.get("uid", "")
-        if first is not None and not marked and self._dependents.get((stored.key.space, uid)):
-            finalizers.append(first)
-        if not finalizers:
+        metadata, marked = body["metadata"], body
+        if "deletionTimestamp" not in metadata:
+            if first is not None and self._dependents.get((stored.key.space, metadata.get("uid", ""))):
+                finalizers = [*(metadata.get("finalizers") or ()), first]
+                marked = {**body, "metadata": {**metadata, "finalizers": finalizers}}
+            marked = ending(stored.key[1:3], marked, now=self._clock().strftime("%Y-%m-%dT%H:%M:%SZ"))
+        if finished(marked):
             await self._store.commit(Delete(stored.key, stored.revision, body))
             return True
-        if not marked:
-            metadata |= {
-                "finalizers": finalizers,
-                "deletionTimestamp": self._clock().strftime("%Y-%m-%dT%H:%M:%SZ"),
-                "deletionGracePeriodSeconds": 0,
-            }
-            await self._store.commit(Update(stored.key, stored.revision, {**body, "metadata": metadata}))
+        if marked is not body:
+            await self._store.commit(Update(stored.key, stored.revision, marked))
         return False
 
     async def _finish(self, stored: Stored, body: dict[str, Any], finalizer: str) -> None:
@@ -320,7 +325,7 @@ class GarbageCollector:
         if not kept:
             del metadata["finalizers"]
         result = {**body, "metadata": metadata}
-        operation = Update if kept else Delete
+        operation = Delete if finished(result) else Update
         await self._store.commit(operation(stored.key, stored.revision, result))
 
 

@@ -12,6 +12,7 @@ import orjson
 
 from gateway.resources.objects import timestamp
 from kube.customresources.definitions import CRDS
+from kube.customresources.endings import ending
 from kube.workspaces.apiexports import (
     BINDING,
     BINDINGS,
@@ -110,8 +111,8 @@ class BindingController:
                 return
             for name, (revision, crd) in own.items():
                 if "deletionTimestamp" not in crd["metadata"]:
-                    crd["metadata"] |= {"deletionTimestamp": timestamp(time.time()), "deletionGracePeriodSeconds": 0}
-                    await self._store.commit(Update(Key(key.space, *CRDS, "", name), revision, crd))
+                    marked = ending(CRDS, crd, now=timestamp(time.time()))
+                    await self._store.commit(Update(Key(key.space, *CRDS, "", name), revision, marked))
             if own or FINALIZER not in (body["metadata"].get("finalizers") or ()):
                 return  # The last definition that goes brings the binding back here.
             kept = [name for name in body["metadata"]["finalizers"] if name != FINALIZER]

@@ -13,6 +13,8 @@ import orjson
 from access.admission.kubernetes.customresourcedefinitions import statuses_in_group
 from gateway.resources.objects import timestamp
 from kube.customresources.definitions import CLEANUP, CRDS, crd_status, terminating
+from kube.customresources.endings import ending
+from kube.objects.strategies import finished
 from kube.requests.logicalclusters import ROOT
 from store.engine import Engine
 from store.fairqueue import FairQueue
@@ -146,11 +148,10 @@ class DefinitionController:
 
     async def _remove(self, item: Stored, now: str) -> bool:
         body = orjson.loads(item.data)
-        metadata = body["metadata"]
-        if not metadata.get("finalizers"):
+        marked = ending(item.key[1:3], body, now=now)
+        if finished(marked):
             await self._store.commit(Delete(item.key, item.revision, body))
             return True
-        if "deletionTimestamp" not in metadata:
-            metadata |= {"deletionTimestamp": now, "deletionGracePeriodSeconds": 0}
-            await self._store.commit(Update(item.key, item.revision, body))
+        if marked != body:
+            await self._store.commit(Update(item.key, item.revision, marked))
         return False

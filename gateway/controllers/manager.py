@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import orjson
 
+from access.admission.kubernetes.namespacelifecycle import IMMORTAL
 from access.admission.kubernetes.resourcequota import ResourceQuota
 from access.admission.tenancy.tenantquota import TenantQuotaAdmission
+from access.admission.tenancy.workspaceobjectprotection import marks_of
 from access.reloading import ReloadedFile
 from gateway.controllers.apibindings import BindingController
 from gateway.controllers.clusterroles import ClusterRoleController
@@ -22,9 +24,11 @@ from gateway.controllers.publications import PublicationController
 from gateway.controllers.workspaces import WorkspaceController
 from gateway.resources.customresources import CustomResources
 from kube.objects import publications
+from kube.objects.publications import NAMESPACES
 from kube.quota import tenantquotas
 from kube.quota.tenantquotas import PLACED_RESERVATIONS, PLACED_USAGES, TENANT_QUOTAS
-from kube.requests.logicalclusters import tenant_of
+from kube.requests.logicalclusters import ROOT, tenant_of
+from kube.workspaces.types import LOGICAL_CLUSTERS
 from store.engine import Engine
 from store.fairqueue import FairQueue
 from store.garbagecollection import GarbageCollector
@@ -38,6 +42,8 @@ _RESOURCE_QUOTAS: Final = ("", "resourcequotas")
 _PLACED: Final = frozenset({PLACED_RESERVATIONS, PLACED_USAGES})
 """What says what is used, and takes nothing itself."""
 
+_TENANTS: Final = (ROOT, "", "tenants")
+_WITH_THE_SPACE: Final = frozenset({LOGICAL_CLUSTERS, TENANT_QUOTAS})
 _PUBLISHED_COPY: Final = f'"{publications.ORIGIN}"'.encode()
 _SETTLE_SECONDS: Final = 0.2
 """Deletions come in swarms: a namespace's quotas are counted once they have passed."""
@@ -157,6 +163,16 @@ def _is_settled(quota: bytes) -> bool:
     return hard == ((body.get("spec") or {}).get("hard") or {})
 
 
+def outlives_owners(key: Key, body: Mapping[str, Any]) -> bool:
+    """Whether an object stays when its owners go: what a DELETE is refused for, and what ends by a person's order.
+
+    The first namespaces, those of workspaces wherever these are, and what begins and ends with a space.
+    """
+    if key[1:3] == NAMESPACES:
+        return key.name in IMMORTAL or bool(marks_of(body))
+    return key[:3] == _TENANTS or key[1:3] in _WITH_THE_SPACE
+
+
 @asynccontextmanager
 async def run_controllers(
     store: Engine,
@@ -183,7 +199,12 @@ async def run_controllers(
     contents = NamespaceContentsController(store, database_url, bundle, recounts.on_remade)
     published = PublicationController(store, database_url, custom.resource_of, refused)
     lifecycle = GarbageCollector(
-        store, database_url, custom.resource_of, doors.holds, is_workspaces=NAMESPACE.fullmatch
+        store,
+        database_url,
+        custom.resource_of,
+        doors.holds,
+        is_workspaces=NAMESPACE.fullmatch,
+        outlives_owners=outlives_owners,
     )
     undos = [store.subscribe(worker.on_events) for worker in (recounts, controller)]
     undos += [store.subscribe(worker.on_events, resources=worker.resources) for worker in (bindings, tree)]

@@ -29,6 +29,7 @@ from typing import Any, Final
 import orjson
 
 from gateway.resources.objects import timestamp
+from kube.customresources.endings import ending
 from kube.kinds.reststrategies import counts_generations
 from kube.objects import publications
 from kube.objects.publications import (
@@ -351,8 +352,7 @@ class PublicationController:
         if await self._is_in_use(place):
             labels = {name: value for name, value in body["metadata"]["labels"].items() if name != ORIGIN}
             return {**body, "metadata": {**body["metadata"], "labels": labels}}
-        marks = {"deletionTimestamp": timestamp(time.time())}
-        return {**body, "metadata": {**body["metadata"], **marks}, "status": {"phase": "Terminating"}}
+        return ending(NAMESPACES, body, now=timestamp(time.time()))
 
     async def _is_in_use(self, place: Key) -> bool:
         for group, resource in await self._store.resources(place.space, place.name):

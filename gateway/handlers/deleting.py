@@ -22,7 +22,7 @@ from gateway.resources.kinds import Kind
 from gateway.resources.selection import require_selected, selection
 from gateway.resources.writeoptions import flag, invalid_options, not_a_number, unsupported
 from gateway.upstream.placements import cluster_of, workspace_of
-from kube.customresources.definitions import CRDS, terminating
+from kube.customresources.endings import ending
 from kube.kinds.reststrategies import RETURN_DELETED_OBJECT
 from kube.objects.patches import deep_copy
 from kube.objects.strategies import finished
@@ -158,24 +158,13 @@ async def delete_object(
         old = orjson.loads(current.data)
         _check_preconditions(kind, key, options, old)
         new = deep_copy(old)
-        metadata = new["metadata"]
         _propagate(new, options)
         attributes = attributes_of(request, kind, DELETE, key.name, None, old)
         attributes.namespace = key.namespace
         attributes.sent = sent
         async with runtime.write_locks.of_quotas(key):
             extra = await runtime.admission.admit(attributes)
-            if "deletionTimestamp" not in metadata:
-                metadata["deletionTimestamp"] = objects.timestamp(request.now)
-                if (key.group, key.resource) not in (("", "namespaces"), CRDS):
-                    metadata["deletionGracePeriodSeconds"] = 0
-                waits = not finished(new) and (key.group, key.resource) != CRDS
-                if metadata.get("generation") and (waits or kind.name == "Pod"):
-                    metadata["generation"] += 1
-                if key.resource == "namespaces" and not key.group:
-                    new.setdefault("status", {})["phase"] = "Terminating"
-                elif (key.group, key.resource) == CRDS:
-                    new = terminating(new, now=metadata["deletionTimestamp"])
+            new = ending(key[1:3], new, now=objects.timestamp(request.now))
             gone = finished(new)
             if gone and kind.name != "Pod" and "deletionTimestamp" not in old["metadata"]:
                 # What never waited was never marked.

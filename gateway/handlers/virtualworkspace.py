@@ -153,7 +153,7 @@ def _info(info: RequestInfo, inner: ParsedRequest, selected: str) -> RequestInfo
 
 async def _export_scope(
     runtime: Runtime, request: Request, wanted: RequestInfo, export: Body
-) -> tuple[Kind, ScopeFilter]:
+) -> tuple[Kind, ScopeFilter | None]:
     """The kind, and what of it is reached. Raises ``NotFound`` for what is neither exported nor claimed and accepted."""
     provider = request.info
     if is_write(wanted) and (
@@ -176,11 +176,11 @@ async def _export_scope(
         version = resource.version(wanted.version)
         if (resource.group, resource.plural) == (wanted.group, wanted.resource) and version is not None:
             if wanted.all_tenants:
-                return Kind(resource, version), BindingScope(runtime.suspensions, None)
+                return Kind(resource, version), await _reached(runtime, wanted, None)
             if await _bound_from(runtime, wanted.cluster, wanted) != identity_of(export):
                 raise not_found()
             await runtime.custom.ensure(wanted.cluster)
-            return runtime.catalogs.require(wanted), BindingScope(runtime.suspensions, None)
+            return runtime.catalogs.require(wanted), await _reached(runtime, wanted, None)
     if wanted.all_tenants:
         return await _export_scope_everywhere(runtime, request, wanted, export)
     found = await _accepted(runtime, provider, wanted, export)
@@ -188,12 +188,21 @@ async def _export_scope(
         raise not_found()
     _require_within(await runtime.maximal_permission.authorize(request.principal, wanted), wanted)
     await runtime.custom.ensure(wanted.cluster)
-    return runtime.catalogs.require(wanted), BindingScope(runtime.suspensions, found)
+    return runtime.catalogs.require(wanted), await _reached(runtime, wanted, found)
+
+
+async def _reached(
+    runtime: Runtime, wanted: RequestInfo, selected: Mapping[str, tuple[Selected, ...]] | None
+) -> ScopeFilter | None:
+    """What is selected, but for what the store keeps of placed namespaces: that is nobody's to meet here."""
+    space = "" if wanted.all_tenants else wanted.cluster
+    among = BindingScope(runtime.suspensions, selected)
+    return await runtime.placements.shown((wanted.group, wanted.resource), among, space=space)
 
 
 async def _export_scope_everywhere(
     runtime: Runtime, request: Request, wanted: RequestInfo, export: Body
-) -> tuple[Kind, ScopeFilter]:
+) -> tuple[Kind, ScopeFilter | None]:
     """A claimed resource of all consumers: their own, or what they have from the export that the claim identifies."""
     source, identity = "", ""
     resource = TENANT_BUILTINS.find(wanted.group, wanted.version, wanted.resource)
@@ -206,7 +215,7 @@ async def _export_scope_everywhere(
     if source:
         limit = runtime.maximal_permission.authorize_export(request.principal, Attributes.of(wanted), source, identity)
         _require_within(await limit, wanted)
-    return Kind(resource, version), BindingScope(runtime.suspensions, found)
+    return Kind(resource, version), await _reached(runtime, wanted, found)
 
 
 async def _source(runtime: Runtime, wanted: RequestInfo, export: Body) -> tuple[str, str, Resource]:

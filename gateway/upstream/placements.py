@@ -18,7 +18,7 @@ from kube.authorization.rbac import GROUP
 from kube.objects.publications import NAMESPACES
 from kube.requests.logicalclusters import is_tenant_space
 from store.interface import Store
-from store.types import Event, EventType, Key, Range, Stored
+from store.types import AllSpaces, Event, EventType, Key, Range, Stored
 from tenants.clusters.objects import CLUSTER_LABEL, WORKSPACE_LABEL, tier_of_namespace
 
 _MARK: Final = CLUSTER_LABEL.encode()
@@ -67,6 +67,8 @@ class Placements:
         self._known: dict[tuple[str, str], tuple[Stored, Placement | None]] = {}
         self._kept: set[tuple[str, str]] = set()
         """Namespaces, by their spaces, that are not placed; of which nothing has been heard since that was seen."""
+        self._placed: set[tuple[str, str]] = set()
+        """Those that are, of all that was learnt and heard of: as many as there are workspaces on clusters."""
         self._come: Counter[str] = Counter()
         self.on_come: Callable[[str], None] = lambda _: None
         """Called with the space in which a placed namespace has come into use."""
@@ -96,6 +98,9 @@ class Placements:
             if (group, resource) == NAMESPACES:
                 self._kept.discard((space, name))
                 self._known.pop((space, name), None)
+                self._placed.discard((space, name))
+                if event.type is not EventType.DELETED and placement_in(event.data, event.key) is not None:
+                    self._placed.add((space, name))
                 if _comes(event):
                     self._come[space] += 1
                     self.on_come(space)
@@ -103,6 +108,7 @@ class Placements:
     def _forget(self) -> None:
         self._kept.clear()
         self._known.clear()
+        self._placed.clear()
 
     def _remembered(self, stored: Stored) -> Placement | None:
         place = (stored.key.space, stored.key.name)
@@ -122,14 +128,24 @@ class Placements:
         """How many placed namespaces of a space have come into use since the process began, whatever became of them."""
         return self._come[space]
 
-    def shown(self, kind: tuple[str, str], among: ScopeFilter | None) -> ScopeFilter | None:
-        """What of a group and plural the store's own lists and watches show, of what they may show anyway."""
-        return _OutsidePlaced(self, among) if kind in _KEPT else among
+    async def shown(self, kind: tuple[str, str], among: ScopeFilter | None, *, space: str = "") -> ScopeFilter | None:
+        """What of a group and plural the store's own lists and watches show, of what they may show anyway.
+
+        Of one space, or of all. Who filters asks nobody: what is placed is learnt before, and heard of from then on.
+        """
+        if kind not in _KEPT:
+            return among
+        namespaces = Range(space, *NAMESPACES) if space else AllSpaces(*NAMESPACES)
+        for stored in (await self._store.list(namespaces, cached=True)).items:
+            if placement_in(stored.data, stored.key) is not None:
+                self._placed.add((stored.key.space, stored.key.name))
+        return _OutsidePlaced(self, among)
 
     def is_placed(self, space: str, namespace: str) -> bool:
         """Whether a namespace is placed, as far as this process knows without asking."""
+        # The store does not hold everything in memory; whatever changes a namespace is heard of.
         stored = self._store.peek(Key(space, "", "namespaces", "", namespace))
-        return stored is not None and self._remembered(stored) is not None
+        return (space, namespace) in self._placed if stored is None else self._remembered(stored) is not None
 
     async def all_in_space(self, space: str) -> Sequence[Placement]:
         """The placements of a space, those that are closed or on their way too."""

@@ -7,7 +7,7 @@ server sets besides is ``kube.objects.strategies``'. It changes the object it is
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -35,7 +35,7 @@ def fill_defaults(body: Body) -> None:
                 condition.setdefault(field, None)
 
 
-def key_of(body: Body) -> tuple[str, str]:
+def key_of(body: Mapping[str, Any]) -> tuple[str, str]:
     """(group, kind) of an object, with the version where versions have defaults of their own; empty for no kind."""
     version = body.get("apiVersion", "")
     # What is longer names nothing, and is not worth remembering.

@@ -44,7 +44,7 @@ def finished(body: Mapping[str, Any]) -> bool:
     """Whether a deleted object has nothing left to wait for."""
     metadata = body["metadata"]
     waits = bool(metadata.get("finalizers")) or (
-        body.get("kind") == "Namespace" and bool((body.get("spec") or {}).get("finalizers"))
+        key_of(body) == ("", "Namespace") and bool((body.get("spec") or {}).get("finalizers"))
     )
     return bool(metadata.get("deletionTimestamp")) and not waits
 

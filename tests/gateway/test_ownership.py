@@ -126,6 +126,9 @@ def test_the_namespace_keeps_its_marks(alice: Caller, workspace: Workspace) -> N
         {f"{objects.POD_SECURITY}enforce": None},
     ):
         assert alice.patch(at, {"metadata": {"labels": labels}}).status == 403
+    refused = alice.patch(at, TOUCHES["owner"])
+    assert refused.status == 403
+    assert "has no owners" in refused.body["message"]
     assert alice.delete(at).status == 403
     assert alice.patch(at, {"metadata": {"labels": {"team": "web"}}}).status == 200
     made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "fake", "labels": {}}}

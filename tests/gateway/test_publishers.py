@@ -192,9 +192,14 @@ def test_a_namespace_does_not_go_with_what_is_published_in_it_by_who_may_not_pub
         made(caller.post("/api/v1/namespaces", namespace))
     made(admin.post(inside, published("rules")))
     appears(owner, f"{inside}/rules")
-    refused = writer.delete(f"/api/v1/namespaces/{name}")
-    assert refused.status == 403, refused.body
-    assert 'may not "publish" configmaps "rules"' in refused.body["message"]
+    owned = {"metadata": owned_by("none")}
+    for refused in (
+        writer.delete(f"/api/v1/namespaces/{name}"),
+        writer.patch(f"/api/v1/namespaces/{name}", owned),
+    ):
+        assert refused.status == 403, refused.body
+        assert 'may not "publish" configmaps "rules"' in refused.body["message"]
+    assert writer.patch(f"/api/v1/namespaces/{name}", {"metadata": {"labels": {"a": "b"}}}).status == 200
     assert "deletionTimestamp" not in admin.get(f"/api/v1/namespaces/{name}").body["metadata"]
     assert admin.delete(f"{inside}/rules").status == 200
     assert writer.delete(f"/api/v1/namespaces/{name}").status == 200

@@ -12,6 +12,7 @@ from kube.requests.logicalclusters import ROOT, is_tenant_space
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import Forbidden
 from kube.webhooks.isolation import PERSON
+from store.garbagecollection import owners_of
 from store.types import Operation
 from tenants.clusters import objects
 
@@ -21,6 +22,7 @@ _ACCOUNTS: Final = ("", "serviceaccounts")
 _BINDINGS: Final = (objects.RBAC, "rolebindings")
 _CONCERNED: Final = frozenset({*objects.OWNED, _SECRETS, _NAMESPACES, *openings.KINDS})
 _OURS: Final = "tenantry.io/"
+UNOWNED: Final = "a workspace has no owners: it ends when it is deleted"
 _HOLDING: Final = frozenset({_SECRETS, _ACCOUNTS, _BINDINGS})
 """Kinds that a suspension removes: a finalizer would keep it from taking hold."""
 
@@ -59,7 +61,7 @@ class WorkspaceObjectProtection(NoopPlugin):
         body = attributes.object
         if body is None or attributes.subresource:
             return ""
-        if _marks(attributes.old) != _marks(body):
+        if marks_of(attributes.old) != marks_of(body):
             return "only the gateway marks what belongs to a workspace"
         if kind in _HOLDING and (body.get("metadata") or {}).get("finalizers"):
             return "rights and credentials in a workspace may have no finalizers"
@@ -69,7 +71,7 @@ class WorkspaceObjectProtection(NoopPlugin):
 
 
 def _of_namespace(attributes: Attributes) -> str:
-    before, after = _marks(attributes.old), _marks(attributes.object)
+    before, after = marks_of(attributes.old), marks_of(attributes.object)
     if attributes.operation == DELETE:
         embedded = before and objects.CLUSTER_LABEL not in before
         return "the workspace is deleted with its namespace, not the other way round" if embedded else ""
@@ -80,6 +82,9 @@ def _of_namespace(attributes: Attributes) -> str:
         return "only the gateway marks what belongs to a workspace"
     if before and _described(attributes.old) != _described(attributes.object):
         return "what describes a workspace is changed in the portal"
+    owned_before = owners_of(attributes.old or {})
+    if before and any(owner not in owned_before for owner in owners_of(attributes.object or {})):
+        return UNOWNED
     return ""
 
 
@@ -89,7 +94,7 @@ def _described(body: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def _of_opened(attributes: Attributes) -> str:
-    before, after = (_marks(body).get(objects.CLUSTER_LABEL) for body in (attributes.old, attributes.object))
+    before, after = (marks_of(body).get(objects.CLUSTER_LABEL) for body in (attributes.old, attributes.object))
     if before is not None:
         return f'it is the cluster "{before}"\'s, opened to be read'
     return "only the gateway shows what a cluster opens" if after is not None else ""
@@ -112,7 +117,7 @@ def _is_anchor(attributes: Attributes) -> bool:
     return any(body.get("type") == objects.ANCHOR_TYPE for body in bodies)
 
 
-def _marks(body: Mapping[str, Any] | None) -> dict[str, str]:
+def marks_of(body: Mapping[str, Any] | None) -> dict[str, str]:
     """The labels that say whose something is; on a namespace also those that say what its pods may be."""
     labels = ((body or {}).get("metadata") or {}).get("labels") or {}
     managed = labels.get(objects.MANAGED_BY) == objects.PRODUCT

@@ -51,14 +51,16 @@ def media_of(accept: Accept) -> bytes:
     return b"application/json" + form.encode("ascii")
 
 
-def stored_request(runtime: Runtime, request: Request, accept: Accept, query: Query) -> Request:
+async def stored_request(runtime: Runtime, request: Request, accept: Accept, query: Query) -> Request:
     """The request for the store's part."""
+    info = request.info
     headers = {name: value for name, value in request.headers.items() if name not in _OURS}
+    among = await runtime.placements.shown((info.group, info.resource), request.scope_filter, space=info.cluster)
     return replace(
         request,
         query={**_passed_on(request), **query},
         headers={**headers, b"accept": media_of(accept)},
-        scope_filter=runtime.placements.shown((request.info.group, request.info.resource), request.scope_filter),
+        scope_filter=among,
         write=lambda _: False,
     )
 
@@ -82,7 +84,7 @@ def _passed_on(request: Request) -> dict[str, str]:
 
 async def read_stored(runtime: Runtime, request: Request, kind: Kind, accept: Accept, query: Query) -> Part:
     """The store's part. Raises as ``reading.list_``."""
-    answer = await reading.list_(runtime, stored_request(runtime, request, accept, query), kind)
+    answer = await reading.list_(runtime, await stored_request(runtime, request, accept, query), kind)
     return _part(orjson.loads(answer.body), accept)
 
 

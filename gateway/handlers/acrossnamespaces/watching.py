@@ -317,7 +317,8 @@ async def watch(
         asked = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": parts[STORED]}
         if "timeoutSeconds" in query:
             asked["timeoutSeconds"] = query["timeoutSeconds"]
-        stored = await watching.prepared(runtime, stored_request(runtime, request, accept, asked), kind, recheck)
+        inner = await stored_request(runtime, request, accept, asked)
+        stored = await watching.prepared(runtime, inner, kind, recheck)
         if sum(map(len, initial)) > ROOM:
             # So much is counted until it is shown.
             failing.pop_all()

@@ -9,12 +9,14 @@ from uuid import UUID
 
 import orjson
 
+from access.admission.tenancy.workspaceobjectprotection import UNOWNED
 from gateway.http.messages import Request
 from gateway.process.runtime import Runtime
 from gateway.process.tenantservices import Caller, in_person
 from gateway.resources.kinds import Kind
 from gateway.upstream.placements import cluster_of, workspace_of
 from kube.requests.logicalclusters import ROOT, is_tenant_space
+from kube.requests.status import forbidden_object
 from store.types import Create, Key, Operation, Stored
 from tenants.clusters.objects import DEFAULT_TIER
 
@@ -37,8 +39,10 @@ async def order(
     """Order the workspace behind an admitted Namespace; it is on its way when this returns, but for a dry run.
 
     ``held`` is what must hold, and what a stored namespace begins with: a placed one has that from its cluster.
-    Raises as ``tenants.services.namespaces.namespace_order``.
+    Raises ``Forbidden`` for one with owners, and as ``tenants.services.namespaces.namespace_order``.
     """
+    if body["metadata"].get("ownerReferences"):
+        raise forbidden_object("", "namespaces", body["metadata"]["name"], UNOWNED)
     tier = (await _defaults(runtime, request.info.tenant)).get(DEFAULT_TIER, "")
     name = body["metadata"]["name"]
     stored = await asyncio.to_thread(

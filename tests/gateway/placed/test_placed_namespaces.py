@@ -11,8 +11,8 @@ from audit.models import AuditEntry
 from tenants.models import Phase, Role, Workspace
 from tenants.reconciler.loop import workspace_reconcile
 from tenants.services import tenant_suspend, workspace_init, workspace_suspend
-from tests.gateway.callers import config_map
-from tests.gateway.placed.conftest import Door, namespace, phase_of, said
+from tests.gateway.callers import config_map, eventually
+from tests.gateway.placed.conftest import STANDING_IN, Door, namespace, phase_of, said
 from tests.tenants.conftest import OPERATOR, actor_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -195,6 +195,26 @@ def test_labels_of_placement_are_nobodys_to_write(door: Door) -> None:
     forged = namespace(f"{door.name}-f")
     forged["metadata"]["labels"]["tenantry.io/workspace"] = body["metadata"]["uid"]
     assert owner.post("/api/v1/namespaces", forged).status == 403
+
+
+def test_no_owner_takes_a_namespace_along(new_standing_door: Callable[..., Door]) -> None:
+    """Nor does one that an operator gives it: the workspace behind it would go on with nobody to answer for it."""
+    door = new_standing_door()
+    owner, name = door.person("olga", Role.OWNER), f"{door.name}-web"
+    path = f"/api/v1/namespaces/{name}"
+    owned = {"ownerReferences": [{"apiVersion": "v1", "kind": "Namespace", "name": "none", "uid": "x"}]}
+    order = namespace(name, STANDING_IN)
+    refused = owner.post("/api/v1/namespaces", {**order, "metadata": {**order["metadata"], **owned}})
+    assert (refused.status, "has no owners" in said(refused)) == (403, True), refused.body
+    assert not Workspace.objects.exists()
+    door.place(owner, name, STANDING_IN)
+    refused = owner.patch(path, {"metadata": owned})
+    assert (refused.status, "has no owners" in said(refused)) == (403, True), refused.body
+    assert door.server.admin.patch(f"/clusters/root:{door.name}{path}", {"metadata": owned}).status == 200
+    assert eventually(lambda: "ownerReferences" not in owner.get(path).body["metadata"])
+    shown = owner.get(path).body
+    assert (shown["status"]["phase"], "deletionTimestamp" in shown["metadata"]) == ("Active", False)
+    assert owner.post(f"{path}/configmaps", config_map("a")).status == 201
 
 
 def test_a_namespace_made_again_is_another_one(door: Door) -> None:

@@ -60,3 +60,25 @@ async def test_a_namespace_is_taken_for_a_stored_one_until_anybody_changes_it(da
         assert placements.is_kept(SPACE, "one")
         await other.commit(Delete(key, stored.revision, namespace("one")))
         assert await seen() == (False, False)
+
+
+async def test_what_is_kept_of_placed_namespaces_is_filtered_whatever_is_held_in_memory(database: str) -> None:
+    """GW18: one that was placed before, and one that is placed meanwhile, in whichever space."""
+    roles, labels = ("rbac.authorization.k8s.io", "roles"), {CLUSTER_LABEL: "east", WORKSPACE_LABEL: "uid"}
+    async with Engine(database) as store, Engine(database) as other:
+        placements = Placements(store)
+        for space in ("root:here", "root:there"):
+            before, later, plain = (Key(space, *NAMESPACES, "", name) for name in ("before", "later", "plain"))
+            await other.commit(Create(before, namespace("before", **labels)), Create(plain, namespace("plain")))
+            filters = [await placements.shown(roles, None, space=where) for where in (space, "")]
+            await other.commit(Create(later, namespace("later", **labels)))
+            assert await store.get(later) is not None
+            for held in (True, False):
+                if not held:
+                    store._cache.clear()
+                for one in filters:
+                    assert one is not None
+                    shown = [
+                        key.name for key in (before, later, plain) if one.places(Key(space, *roles, key.name, "r"))
+                    ]
+                    assert shown == ["plain"]
