@@ -161,6 +161,18 @@ class TenantQuota:
         return [rule for rule in self.rules if (rule.group, rule.plural) == (group, plural) and rule.name in self.hard]
 
 
+def wished(
+    group: str, plural: str, subresource: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None
+) -> Mapping[str, Any] | None:
+    """As ``usage.wished``; but that a pod runs again which has ended is a wish too, for no kubelet tells it.
+
+    Or whoever says that pods have ended and then that they have not would have as many as it likes.
+    """
+    if (group, plural) == ("", "pods") and old and new and usage.has_ended(old) and not usage.has_ended(new):
+        return new
+    return usage.wished(subresource, old, new)
+
+
 def read_tenant_quota(tenant: str, body: Mapping[str, Any], rules: tuple[UsageRule, ...]) -> TenantQuota:
     """Read a ``TenantQuota`` object. Raises ``InvalidQuantity``."""
     spec = body.get("spec") or {}

@@ -267,6 +267,13 @@ def has_ended(pod: Mapping[str, Any]) -> bool:
     return (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded")
 
 
+def wished(subresource: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """What whoever writes an object wants of it: by ``/status`` all but the status, which tells what is so."""
+    if new is None or subresource != "status":
+        return new
+    return {**new, "status": (old or {}).get("status")}
+
+
 def _pod_usage(pod: Mapping[str, Any], now: datetime) -> dict[str, Quantity]:
     """A pod that has ended, or whose grace period is over, takes its place in the store and nothing else."""
     if has_ended(pod) or _is_gone(pod, now):

@@ -111,18 +111,61 @@ def test_what_grows_beyond_the_bound_is_refused_in_the_words_of_a_quota(
 
 
 def test_what_shrinks_or_goes_always_may_and_makes_room(small: Server, tenant: str, owner: Caller) -> None:
-    assert owner.post(MAPS, filled("held", 300, finalizers=["example.com/one", "example.com/two"])).status == 201
+    held = [f"example.com/{number}" for number in range(5)]
+    assert owner.post(MAPS, filled("held", 300, finalizers=held)).status == 201
+    applied = {**config_map("applied", {}, finalizers=held[:2]), "apiVersion": "v1", "kind": "ConfigMap"}
+    assert owner.patch(f"{MAPS}/applied", applied, "apply", fieldManager="applier").status == 201
     assert full(owner).status == 403
-    # A deletion that waits for somebody writes a time of deletion, and whoever lets go writes who did.
+    # A deletion that waits for somebody writes a time of deletion, and whoever lets go leaves less, whichever way.
     assert owner.delete(f"{MAPS}/held").status == 200
-    assert owner.patch(f"{MAPS}/held", {"metadata": {"finalizers": ["example.com/two"]}}).status == 200
+    for number, (kind, patch) in enumerate(
+        (
+            ("merge", {"metadata": {"finalizers": held[1:]}}),
+            ("strategic-merge", {"metadata": {"$deleteFromPrimitiveList/finalizers": held[1:2]}}),
+            ("json", [{"op": "remove", "path": "/metadata/finalizers/0"}]),
+        )
+    ):
+        answer = owner.patch(f"{MAPS}/held", patch, kind, fieldManager=f"controller-{number}")
+        assert (answer.status, answer.body["metadata"].get("finalizers")) == (200, held[number + 1 :])
+    body = owner.get(f"{MAPS}/held").body
+    body["metadata"]["finalizers"] = held[4:]
+    assert owner.put(f"{MAPS}/held", body, fieldManager="another").status == 200
+    applied["metadata"]["finalizers"] = held[1:2]
+    assert owner.delete(f"{MAPS}/applied").status == 200
+    assert owner.patch(f"{MAPS}/applied", applied, "apply", fieldManager="applier").status == 200
     assert owner.patch(f"{MAPS}/c0", {"data": {"filling": "x" * 100}}).status == 200
-    assert owner.patch(f"{MAPS}/held", {"metadata": {"finalizers": None}}).status == 200
-    assert owner.get(f"{MAPS}/held").status == 404
+    for name in ("held", "applied"):
+        assert owner.patch(f"{MAPS}/{name}", {"metadata": {"finalizers": None}}).status == 200
+        assert owner.get(f"{MAPS}/{name}").status == 404
     assert eventually(lambda: owner.post(MAPS, filled("again", 200)).status == 201)
     assert owner.delete(MAPS).status == 200
     counted, there = taken(small, tenant)
     assert counted == there < 100 * KILO
+
+
+def test_nothing_grows_behind_a_finalizer_that_goes(small: Server, tenant: str, owner: Caller) -> None:
+    names = [f"a.b/{number}" for number in range(1, 4)]
+    assert owner.post(MAPS, config_map("held", {}, finalizers=names)).status == 201
+    assert full(owner).status == 403
+    counted = taken(small, tenant)[0]
+    entry = {
+        "manager": "m",
+        "operation": "Apply",
+        "apiVersion": "v1",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:data": {f"f:{'x' * 200 * KILO}": {}}},
+    }
+    for more in (
+        {"managedFields": [entry]},
+        {"managedFields": [{**entry, "manager": "x" * 200 * KILO, "fieldsV1": {"f:data": {}}}]},
+        {"annotations": {"a": "x" * 200 * KILO}},
+    ):
+        refused = owner.patch(f"{MAPS}/held", {"metadata": {"finalizers": names[1:], **more}})
+        assert (refused.status, "stored-bytes" in refused.body["message"]) == (403, True)
+    assert abs(taken(small, tenant)[0] - counted) < KILO
+    assert owner.get(f"{MAPS}/held").body["metadata"]["finalizers"] == names
+    # Who owned what goes as well, as ever.
+    assert owner.patch(f"{MAPS}/held", {"metadata": {"finalizers": names[1:], "managedFields": [{}]}}).status == 200
 
 
 def test_operators_are_not_refused_and_the_product_is_not_but_both_count(

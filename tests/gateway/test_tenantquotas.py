@@ -275,6 +275,10 @@ def test_usage_rules_count_what_kubernetes_does_not_and_more_kinds_are_refused_w
         assert refused.status == 403
         assert "requested: example.com/bandwidth=60M, used: example.com/bandwidth=60M" in refused.body["message"]
         assert caller.post(path, pod("narrow")).status == 201
+        for wanted, status in (("100G", 403), ("41M", 403), ("40M", 200)):
+            annotations = {"annotations": {"kubernetes.io/egress-bandwidth": wanted}}
+            told = {"metadata": annotations, "status": {"phase": "Running"}}
+            assert caller.patch(f"{path}/narrow/status", told).status == status, wanted
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "refused-elsewhere"}}
         assert caller.post("/api/v1/namespaces/default/secrets", secret).status == 403
         assert second.admin.post("/api/v1/namespaces/default/secrets", secret).status == 201
@@ -463,3 +467,35 @@ def test_the_namespaces_own_quota_refuses_no_status(owner: Caller) -> None:
     assert owner.post("/api/v1/namespaces/default/resourcequotas", quota({"pods": "1"})).status == 201
     for name in ("a", "b"):
         assert owner.patch(f"{path}/{name}/status", {"status": {"phase": "Running"}}).status == 200
+
+
+@pytest.mark.parametrize("method", ["merge", "strategic-merge", "apply", "put"])
+@pytest.mark.parametrize("of", ["tenant", "namespace"])
+def test_what_is_written_beside_a_status_is_a_wish_like_any_other(
+    server: Server, tenant: str, owner: Caller, of: str, method: str
+) -> None:
+    """AD1, AD2: metadata goes along with a status, and says how much a claim takes, and of what."""
+    path = "/api/v1/namespaces/default/persistentvolumeclaims"
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "5Gi"}}}
+    body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "a"}, "spec": claim}
+    assert owner.post(path, body).status == 201
+    gold = {f"gold.storageclass.storage.k8s.io/{name}": "0" for name in ("persistentvolumeclaims", "requests.storage")}
+    if of == "tenant":
+        bound(server, tenant, gold)
+    else:
+        assert owner.post("/api/v1/namespaces/default/resourcequotas", quota(gold)).status == 201
+
+    def told(annotations: dict[str, str], status: dict[str, Any]) -> Any:
+        at, metadata = f"{path}/a/status", {"name": "a", "annotations": annotations}
+        if method == "put":
+            return owner.put(at, {**owner.get(at).body, "metadata": metadata, "status": status})
+        if method == "apply":
+            applied = {**body, "metadata": metadata, "status": status}
+            applied.pop("spec")
+            return owner.patch(at, applied, "apply", fieldManager="test", force="true")
+        return owner.patch(at, {"metadata": metadata, "status": status}, method)
+
+    refused = told({"volume.beta.kubernetes.io/storage-class": "gold"}, {"phase": "Bound"})
+    assert (refused.status, "exceeded quota" in refused.body["message"]) == (403, True), refused.body
+    # What a status tells, and a word beside it that nobody counts, is so.
+    assert told({"a": "b"}, {"phase": "Bound", "allocatedResources": {"storage": "9Gi"}}).status == 200

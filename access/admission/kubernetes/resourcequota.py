@@ -98,22 +98,24 @@ class ResourceQuota(NoopPlugin):
         try:
             quota = usage.read_quota(body)
             used = amounts((body.get("status") or {}).get("used"))
-            change = self._change(attributes, quota, now)
+            change = self._change(attributes, quota, attributes.object, now)
             if not change:
                 return None
-            # A status tells what is so: it counts, and is never refused.
-            if attributes.operation != DELETE and attributes.subresource != "status":
-                grown = {name: amount for name, amount in change.items() if amount.nanos > 0}
-                usage.check(quota, grown, used)
+            if attributes.operation != DELETE:
+                # What a status tells is so: it counts, and is not refused.
+                new = attributes.object
+                wished = usage.wished(attributes.subresource, attributes.old, new)
+                asked = change if wished is new else self._change(attributes, quota, wished, now)
+                usage.check(quota, {name: amount for name, amount in asked.items() if amount.nanos > 0}, used)
         except InvalidQuantity as error:
             raise BadRequest(str(error)) from None
         body["status"] = _status(body, add(used, change))
         return Update(stored.key, stored.revision, body)
 
     @staticmethod
-    def _change(attributes: Attributes, quota: Quota, now: datetime) -> dict[str, Any]:
+    def _change(attributes: Attributes, quota: Quota, new: Mapping[str, Any] | None, now: datetime) -> dict[str, Any]:
         group, plural = attributes.resource.storage_key
-        new, old = attributes.object, attributes.old
+        old = attributes.old
         if attributes.operation == CREATE and new is not None:
             return usage.demand(quota, group, plural, new, now=now)
         if attributes.operation == UPDATE and new is not None and old is not None:
@@ -164,7 +166,7 @@ def _difference(after: Mapping[str, Quantity], before: Mapping[str, Quantity]) -
     return {name: amount for name, amount in changes.items() if amount.nanos}
 
 
-def _counted(quota: Quota, group: str, plural: str, body: dict[str, Any], now: datetime) -> dict[str, Any]:
+def _counted(quota: Quota, group: str, plural: str, body: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     """What of an object counts against the quota."""
     if not usage.counts(quota, group, plural, body):
         return {}

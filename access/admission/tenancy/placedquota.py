@@ -19,6 +19,7 @@ from access.admission.base import CREATE, DELETE, UPDATE, Attributes, NoopPlugin
 from access.admission.quotarefusals import NamespaceQuotas, QuotaRefusals
 from access.admission.tenancy.placedledger import Count, LockOf, Page, PlacedLedger
 from access.admission.tenancy.tenantquota import RULE
+from kube.quota import tenantquotas
 from kube.quota.placedusage import Counted, PlacedUsage
 from kube.quota.podresources import Amounts
 from kube.quota.quantities import InvalidQuantity
@@ -49,8 +50,8 @@ _TURN_SECONDS: Final = 0.05
 _ENDING_MOST: Final = 128
 """More that ended in one namespace is noted in the next turn: what holds the loop is bounded, whoever deletes how much."""
 
-_COUNTED: Final = frozenset({"", "resize"})
-"""Subresources by which an object may come to take more."""
+COUNTED: Final = frozenset({"", "resize", "status"})
+"""Subresources by which an object may come to take more; beside a status, by what is no status (``tenantquotas.wished``)."""
 
 Demand = Callable[[TenantQuota], Amounts]
 
@@ -274,8 +275,9 @@ class ClusterQuotaAdmission(NoopPlugin):
             return ()
         if attributes.operation == DELETE and not attributes.dry_run:
             self._quotas.touch_soon(place, str(((old or {}).get("metadata") or {}).get("uid") or ""))
-        if body is None or attributes.operation not in (CREATE, UPDATE) or attributes.subresource not in _COUNTED:
+        if body is None or attributes.operation not in (CREATE, UPDATE) or attributes.subresource not in COUNTED:
             return ()
+        wished = tenantquotas.wished(*of, attributes.subresource, old, body)
         self._line_up(place.space, *of)
         moment = datetime.fromtimestamp(attributes.now, UTC)
         write = Reservation(
@@ -289,7 +291,7 @@ class ClusterQuotaAdmission(NoopPlugin):
             taken = await self._quotas.reserve(
                 place,
                 f"{write.uid}/{write.version}",
-                lambda quota: quota.change(*of, old, body, now=moment),
+                lambda quota: quota.change(*of, old, wished, now=moment),
                 write,
                 attributes.now,
                 from_door=attributes.principal.name.startswith(f"system:serviceaccount:{attributes.namespace}:"),

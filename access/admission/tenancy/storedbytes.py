@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
 
 import orjson
 
@@ -16,14 +15,13 @@ from kube.requests.status import Forbidden
 from store.interface import Store
 from store.types import Operation, Room
 
-_UNCOUNTED = ("finalizers", "managedFields", "resourceVersion")
-
 
 class StoredBytes(NoopPlugin):
     """Tells the store what room a write has (``store.types.Room``), which alone knows how large the objects are.
 
     ``bound_of`` tells a tenant's. What the system tenant does is not refused, or a full tenant could not be helped; nor are
-    deletions, and what only takes finalizers off. What the product's controllers write passes no admission, and counts.
+    deletions, and what lets nothing grow, as whoever only takes finalizers off. What the product's controllers write passes
+    no admission, and counts.
     """
 
     name = "StoredBytes"
@@ -40,7 +38,7 @@ class StoredBytes(NoopPlugin):
             return ()
         tenant = tenant_of(attributes.cluster)
         limit = await self._bound_of(tenant) if tenant != SYSTEM_TENANT else 0
-        if not limit or (old is not None and _lets_go(old, new)):
+        if not limit:
             return ()
 
         (group, plural), name, notes = attributes.place, attributes.name, attributes.notes
@@ -61,14 +59,3 @@ class StoredBytes(NoopPlugin):
                 raise refusal(asked, used)
         attributes.room = Room(tenant, limit, refused)
         return ()
-
-
-def _lets_go(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether nothing but finalizers goes, so that a deletion can end."""
-    kept, held = (set(body["metadata"].get("finalizers") or ()) for body in (new, old))
-    return kept < held and _bare(old) == _bare(new)
-
-
-def _bare(body: Mapping[str, Any]) -> dict[str, Any]:
-    metadata = {name: value for name, value in body["metadata"].items() if name not in _UNCOUNTED}
-    return {**body, "metadata": metadata}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from kube.quota import tenantquotas
 from kube.quota.quantities import InvalidQuantity, Quantity
 from kube.quota.refusals import Bound, tenant_bound
 from kube.quota.tenantquotas import TENANT_QUOTAS, TenantQuota, UsageRule
-from kube.quota.usage import QuotaExceeded, has_ended
+from kube.quota.usage import QuotaExceeded
 from kube.requests.logicalclusters import is_tenant_space, tenant_of
 from kube.requests.names import SYSTEM_TENANT
 from kube.requests.status import BadRequest, Forbidden
@@ -108,7 +108,8 @@ class TenantQuotaAdmission(NoopPlugin):
             elif Create not in map(type, attributes.together):
                 return ()
             quota = self._quota(stored)
-            change = _change(attributes, quota, datetime.fromtimestamp(attributes.now, UTC))
+            now = datetime.fromtimestamp(attributes.now, UTC)
+            change = _change(attributes, quota, attributes.object, now)
             if not change:
                 return ()
             body = orjson.loads(stored.data)
@@ -116,10 +117,12 @@ class TenantQuotaAdmission(NoopPlugin):
             if not quota.hard.keys() <= used.keys():
                 used = await self.count(stored.key.space, quota, attributes.now)
             known = tenant_bound(quota.hard, used)
-            # A status tells what is so: it counts, and is not refused, or whoever says that pods have ended and then that
-            # they have not would have as many as it likes.
-            if attributes.operation != DELETE and (attributes.subresource != "status" or _comes_back(attributes)):
-                quota.check({name: amount for name, amount in change.items() if amount.nanos > 0}, used)
+            if attributes.operation != DELETE:
+                # What a status tells is so: it counts, and is not refused.
+                new, written = attributes.object, (*attributes.resource.storage_key, attributes.subresource)
+                wished = tenantquotas.wished(*written, attributes.old, new)
+                asked = change if wished is new else _change(attributes, quota, wished, now)
+                quota.check({name: amount for name, amount in asked.items() if amount.nanos > 0}, used)
         except QuotaExceeded as error:
             key = Key(attributes.cluster, *attributes.resource.place, attributes.namespace, attributes.name)
             raise await self._refusals.refusal(error, key, attributes.object or {}, rule=RULE, known=known) from None
@@ -197,10 +200,12 @@ class TenantQuotaAdmission(NoopPlugin):
             return False
 
 
-def _change(attributes: Attributes, quota: TenantQuota, now: datetime) -> dict[str, Quantity]:
-    """What is used more, and, below zero, less, by a write and what is kept together with it."""
+def _change(
+    attributes: Attributes, quota: TenantQuota, new: Mapping[str, Any] | None, now: datetime
+) -> dict[str, Quantity]:
+    """What is used more, and, below zero, less, by a write of ``new`` and what is kept together with it."""
     group, plural = attributes.resource.storage_key
-    new, old = attributes.object, attributes.old
+    old = attributes.old
     if attributes.operation == DELETE or (new is not None and finished(new)):
         new = None
     change: dict[str, Quantity] = {}
@@ -210,13 +215,6 @@ def _change(attributes: Attributes, quota: TenantQuota, now: datetime) -> dict[s
         counted = quota.counted(made.key.group, made.key.resource, made.body, now=now)
         change = {name: change.get(name, _NONE) + counted.get(name, _NONE) for name in {**change, **counted}}
     return {name: amount for name, amount in change.items() if amount.nanos}
-
-
-def _comes_back(attributes: Attributes) -> bool:
-    """Whether a pod that has ended is told to run again, which no kubelet says."""
-    new, old = attributes.object, attributes.old
-    is_pod = attributes.resource.storage_key == ("", "pods")
-    return is_pod and new is not None and old is not None and has_ended(old) and not has_ended(new)
 
 
 def _made(operations: Sequence[Operation]) -> Iterator[Create]:

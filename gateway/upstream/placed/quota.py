@@ -24,6 +24,7 @@ from urllib.parse import quote
 import orjson
 
 from access.admission.tenancy.placedquota import (
+    COUNTED,
     RESERVED_SECONDS,
     PlacedQuotas,
     usage_key,
@@ -38,6 +39,7 @@ from gateway.upstream.tokens import WorkspaceTokens
 from kube.authorization.rbac import Attributes
 from kube.kinds.builtins import BUILTINS
 from kube.objects.publications import NAMESPACES
+from kube.quota import tenantquotas
 from kube.quota.placedusage import Counted
 from kube.quota.quantities import InvalidQuantity
 from kube.quota.reservations import Reservation
@@ -92,7 +94,7 @@ class PlacedQuota:
         place = usage_key(info.cluster, info.namespace)
         if info.verb in _ENDING and not write.dry_run:
             return partial(self._look_again, place)
-        if info.subresource not in ("", "resize") or info.verb not in MAKING:
+        if info.subresource not in COUNTED or info.verb not in MAKING:
             return None
         quota = await self._quotas.quota(info.cluster)
         if quota is None or not quota.concerns(info.group, info.resource):
@@ -104,12 +106,13 @@ class PlacedQuota:
         except StatusError as refused:
             raise await self._quotas.explained(refused, key) from None
         old = await write.current() if info.verb != "create" else None
+        wished = tenantquotas.wished(info.group, info.resource, info.subresource, old, new)
         moment = datetime.fromtimestamp(write.now, UTC)
         try:
             reserved = await self._quotas.reserve(
                 place,
                 write.request,
-                lambda quota: quota.change(info.group, info.resource, old, new, now=moment),
+                lambda quota: quota.change(info.group, info.resource, old, wished, now=moment),
                 Reservation(
                     amounts={},
                     until=write.now + RESERVED_SECONDS,

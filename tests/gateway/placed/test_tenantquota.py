@@ -157,6 +157,40 @@ def test_with_scopes_it_counts_what_is_in_them_on_the_cluster_too(door: Door, pl
     assert tenant_quota(door.name).used == {"pods": "1"}
 
 
+@pytest.fixture
+def status_writers(door: Door) -> Iterator[None]:
+    """What an operator may open, and no role of workspaces has."""
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "status-writers", "labels": {"tenantry.io/aggregate-to-view": "true"}},
+        "rules": [{"apiGroups": [""], "resources": ["pods/status"], "verbs": ["*"]}],
+    }
+    given = yaml.safe_dump(role)
+    door.cluster.kubectl("apply", "-f", "-", stdin=given)
+    yield
+    door.cluster.kubectl("delete", "-f", "-", stdin=given)
+
+
+@pytest.mark.usefixtures("status_writers")
+def test_who_may_write_a_status_on_the_cluster_passes_no_quota_by_it(door: Door, placed: tuple[Caller, str]) -> None:
+    """AD1: what it tells is so, but that what has ended runs again."""
+    owner, namespace = placed
+    path = path_of(namespace, "pods")
+    bound(door, pods="1")
+    assert owner.post(path, pod("a", "10m")).status == 201
+
+    def told(phase: str) -> Any:
+        return owner.patch(f"{path}/a/status", {"metadata": {"annotations": {"a": phase}}, "status": {"phase": phase}})
+
+    assert eventually(lambda: told("Succeeded").status == 200)
+    assert eventually(lambda: used(door, "pods") == 0)
+    assert owner.post(path, pod("b", "10m")).status == 201
+    refused = told("Running")
+    assert (refused.status, "used: pods=1, limited: pods=1" in refused.body["message"]) == (403, True)
+    assert told("Failed").status == 200
+
+
 MACHINES = "machines.virtual.example.org"
 
 

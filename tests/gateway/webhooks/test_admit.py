@@ -132,6 +132,30 @@ def test_what_grows_is_counted_by_what_it_grows(asking: Asking, acme: Customer) 
     assert admit(asking, acme.namespace, labelled, old=older)["allowed"]
 
 
+def test_a_status_that_a_cluster_asks_about_is_so_and_what_is_beside_it_a_wish(asking: Asking, acme: Customer) -> None:
+    """AD1: as in stored namespaces."""
+    name = "gold.storageclass.storage.k8s.io/requests.storage"
+    bound(asking, acme, **{name: "9"})
+    claim: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "a", "uid": str(uuid4()), "resourceVersion": "1"},
+        "spec": {"resources": {"requests": {"storage": "5"}}},
+    }
+    told = {**claim, "status": {"phase": "Bound", "allocatedResources": {"storage": "20"}}}
+    golden = {
+        **told,
+        "metadata": {**claim["metadata"], "annotations": {"volume.beta.kubernetes.io/storage-class": "gold"}},
+    }
+    gold = {**claim, "metadata": golden["metadata"]}
+    assert admit(asking, acme.namespace, told, old=claim, subResource="status")["allowed"]
+    assert not admit(asking, acme.namespace, golden, old=told, subResource="status")["allowed"]
+    assert used(asking, acme) == {name: "0"}
+    assert admit(asking, acme.namespace, golden, old=claim, subResource="status")["allowed"]
+    assert used(asking, acme) == {name: "5"}
+    assert admit(asking, acme.namespace, golden, old=gold, subResource="status")["allowed"]
+
+
 def test_two_changes_of_one_version_are_not_taken_for_one(asking: Asking, acme: Customer) -> None:
     """AD2: the first may come to nothing, and the other be made."""
     bound(asking, acme, requests_cpu="5")
