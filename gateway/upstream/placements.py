@@ -178,6 +178,11 @@ class _OutsidePlaced:
         """Whether the key alone decides."""
         return self.among is None or self.among.by_key
 
+    @property
+    def spaces(self) -> Sequence[str] | None:
+        """Of what is asked across spaces, those in which they are."""
+        return None if self.among is None else self.among.spaces
+
 
 def placement_in(data: bytes, key: Key) -> Placement | None:
     """What a Namespace, as it is kept, says of its placement; ``None`` for a stored one."""
