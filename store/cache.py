@@ -23,14 +23,16 @@ _LAST = "\U0010ffff"
 class ResourceCache:
     """The objects of one resource, of one space or of all, in the order of listings."""
 
-    __slots__ = ("_listings", "_order", "bytes", "items", "used")
+    __slots__ = ("_listings", "_order", "bytes", "changed", "items", "used")
 
-    def __init__(self, objects: Iterable[Stored]) -> None:
+    def __init__(self, objects: Iterable[Stored], changed: int = 0) -> None:
         self.items: dict[ListKey, Stored] = {list_key_of(stored): stored for stored in objects}
         self._order: list[ListKey] = sorted(self.items)
         self._listings: dict[str | None, FullListing] = {}
         self.bytes = sum(map(_weight, self.items.values()))
         self.used = 0.0
+        self.changed = changed
+        """Since this revision nothing has."""
 
     def apply(self, event: Event) -> int:
         """Take one event in; returns by how many bytes the cache grew. Repeating an event changes nothing."""
@@ -51,6 +53,7 @@ class ResourceCache:
             # They are given out as they are, and must stay what they were: the next listing is made anew.
             self._listings.clear()
         self.bytes += growth
+        self.changed = max(self.changed, event.revision)
         return growth
 
     def listing(self, selection: Range | AllSpaces, after: ListKey | None, limit: int) -> tuple[Sequence[Stored], int]:
@@ -79,11 +82,16 @@ def _weight(stored: Stored) -> int:
 
 
 class Cache:
-    """The caches, least recently used first, and how much memory they take."""
+    """The caches, least recently used first, and how much memory they take.
+
+    One that would leave no room for any other takes none of theirs: the last such is held beside them, alone, for each
+    look at one of its objects would load it again.
+    """
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
         self._caches: OrderedDict[Place, ResourceCache] = OrderedDict()
+        self._beside: Place | None = None
         self._loading: dict[Place, list[Event]] = {}
         self.bytes = 0
 
@@ -106,8 +114,13 @@ class Cache:
     def put(self, selection: Range | AllSpaces, cache: ResourceCache, now: float) -> None:
         """Hold a cache, and let the least recently used go where memory runs out."""
         cache.used = now
+        if cache.bytes > self._limit:
+            if self._beside is not None:
+                self._drop(self._beside)
+            self._beside = selection
+        else:
+            self.bytes += cache.bytes
         self._caches[selection] = cache
-        self.bytes += cache.bytes
         self._trim()
 
     def apply(self, event: Event) -> None:
@@ -117,7 +130,11 @@ class Cache:
         for selection in selections:
             cache = self._caches.get(selection)
             if cache is not None:
-                self.bytes += cache.apply(event)
+                growth = cache.apply(event)
+                if selection != self._beside:
+                    self.bytes += growth
+                    if cache.bytes > self._limit:
+                        self._drop(selection)
             elif selection in self._loading:
                 self._loading[selection].append(event)
         if self.bytes > self._limit:
@@ -134,17 +151,22 @@ class Cache:
         """Forget everything, loads under way included."""
         self._caches.clear()
         self._loading.clear()
+        self._beside = None
         self.bytes = 0
 
     def __len__(self) -> int:
         return len(self._caches)
 
     def _drop(self, selection: Place) -> None:
-        self.bytes -= self._caches.pop(selection).bytes
+        cache = self._caches.pop(selection)
+        if selection == self._beside:
+            self._beside = None
+        else:
+            self.bytes -= cache.bytes
 
     def _trim(self) -> None:
-        while self.bytes > self._limit and len(self._caches) > 1:
-            self._drop(next(iter(self._caches)))
+        while self.bytes > self._limit:
+            self._drop(next(selection for selection in self._caches if selection != self._beside))
 
 
 def list_key_of(stored: Stored) -> ListKey:

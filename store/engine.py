@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -50,6 +51,7 @@ from store.types import (
     Range,
     RevisionTooNew,
     Room,
+    Spaces,
     Stored,
     StoreError,
     Unavailable,
@@ -65,6 +67,9 @@ LOAD_PAGE = 2000
 
 LOAD_SECONDS = 10.0
 """How long a page of objects may take."""
+
+SPACES_TOGETHER = 64
+"""Spaces of one list that are looked at before others get a turn."""
 
 SCAN_SECONDS = 60.0
 """How long a scan of every object may take."""
@@ -189,7 +194,7 @@ class Engine:
 
     async def list(
         self,
-        selection: Range | AllSpaces,
+        selection: Range | AllSpaces | Spaces,
         *,
         at_least: int | None = None,
         exact: int | None = None,
@@ -197,7 +202,7 @@ class Engine:
         limit: int = 0,
         cached: bool = False,
     ) -> Listing:
-        """See ``store.interface.Store``."""
+        """See ``store.interface.Store``. Of ``Spaces`` nobody counts how many ``remaining`` there are."""
         wanted = exact if exact is not None else at_least
         now = clock()
         if wanted is not None:
@@ -207,6 +212,8 @@ class Engine:
                 await self._verify_history()
         elif not (isinstance(selection, Range) and self.leases.cover(selection.space, now)):
             await self._barrier()
+        if isinstance(selection, Spaces):
+            return await self._across(selection, self.revision if exact is None else exact, after, limit)
         place = (*selection[:3], None) if isinstance(selection, Range) else selection
         cache = self._cache.find(place, now) or await self._resource(whole(selection))
         if exact is not None and exact != self.revision:
@@ -214,6 +221,29 @@ class Engine:
         else:
             items, remaining = cache.listing(selection, after, limit)
         return Listing(items, self.revision if exact is None else exact, remaining)
+
+    async def _across(self, selection: Spaces, revision: int, after: ListKey | None, limit: int) -> Listing:
+        """Space by space, each as it was at the revision, until there are enough."""
+        group, resource, spaces = selection
+        items: list[Stored] = []
+        remaining, replaced = 0, self.histories_replaced
+        begin = 0 if after is None else bisect_left(spaces, after[0])
+        for number, space in enumerate(spaces[begin:], 1):
+            if remaining or (limit and len(items) >= limit):
+                remaining = remaining or 1
+                break
+            if number % SPACES_TOGETHER == 0:
+                await asyncio.sleep(0)
+            part, behind = Range(space, group, resource), after if after is not None and after[0] == space else None
+            cache, room = await self._resource(part), limit and limit - len(items)
+            if cache.changed > revision:
+                found, remaining = await self._past.listing(part, revision, behind, room)
+            else:
+                found, remaining = cache.listing(part, behind, room)
+            items += found
+        if replaced != self.histories_replaced:
+            raise HistoryReplaced("the history was replaced")
+        return Listing(items, revision, remaining)
 
     async def commit(self, *operations: Operation, room: Room | None = None) -> Sequence[Stored]:
         """See ``store.interface.Store``."""
@@ -225,7 +255,7 @@ class Engine:
         """See ``store.interface.Store``."""
         return await self._sizes.of(tenant)
 
-    def watch(self, selection: Range | AllSpaces, *, since: int) -> Watch:
+    def watch(self, selection: Range | AllSpaces | Spaces, *, since: int) -> Watch:
         """See ``store.interface.Store``."""
         return Watch(self._hub, selection, since, self._await_revision, self._past.replay)
 
@@ -392,7 +422,7 @@ class Engine:
             await self._follower.wait_for(revision)
             if self._cache.buffer_events(selection) is not missed:
                 return  # Everything was forgotten meanwhile; whoever waits starts over.
-            cache = ResourceCache(objects)
+            cache = ResourceCache(objects, self.revision)
             for event in missed:
                 if first is not None and event.revision > first:
                     cache.apply(event)

@@ -12,7 +12,7 @@ from store.postgresql.dedicatedconnection import ConnectionPool
 from store.postgresql.results import text_of
 from store.postgresql.statements import REPLAY_BYTES, replay
 from store.turns import Turns
-from store.types import AllSpaces, Event, EventType, Key, Range, RevisionTooOld, Stored
+from store.types import AllSpaces, Event, EventType, Key, Range, RevisionTooOld, Spaces, Stored
 from store.watches import WatchBroadcaster, matcher
 
 REPLAY_PAGE = 500
@@ -38,7 +38,7 @@ class Past:
         self._present = present
         self._turns = Turns()
 
-    async def replay(self, selection: Range | AllSpaces, after: int) -> tuple[Sequence[Event], int]:
+    async def replay(self, selection: Range | AllSpaces | Spaces, after: int) -> tuple[Sequence[Event], int]:
         """A page of a selection's log above ``after``, and the revision that it reaches. Raises ``RevisionTooOld``."""
         statement, parameters = replay(selection)
         upper = self._follower.revision

@@ -38,6 +38,14 @@ class AllSpaces(NamedTuple):
     resource: str
 
 
+class Spaces(NamedTuple):
+    """The objects of one resource in these spaces, which are in order: of no other anything is read (KC6)."""
+
+    group: str
+    resource: str
+    spaces: tuple[str, ...]
+
+
 Place = tuple[str, str, str, str | None] | tuple[str, str]
 """A ``Range`` or an ``AllSpaces`` as it is looked up: to make one of those costs more than to find what is there."""
 

@@ -24,9 +24,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from itertools import islice
 
-from store.types import AllSpaces, Event, Place, Range, RevisionTooOld, SlowWatcher, StoreError
+from store.types import AllSpaces, Event, Place, Range, RevisionTooOld, SlowWatcher, Spaces, StoreError
 
-Replay = Callable[[Range | AllSpaces, int], Awaitable[tuple[Sequence[Event], int]]]
+Replay = Callable[[Range | AllSpaces | Spaces, int], Awaitable[tuple[Sequence[Event], int]]]
 """Reads a page of a selection's log above a revision: the events, and how far the page reaches."""
 
 EVENT_BYTES = 200
@@ -107,22 +107,24 @@ class WatchBroadcaster:
         else:
             self.delivered = self.revision
 
-    def since(self, selection: Range | AllSpaces, revision: int) -> list[Event]:
+    def since(self, selection: Range | AllSpaces | Spaces, revision: int) -> list[Event]:
         """The events of a selection above ``revision``, which must not lie below ``floor``."""
         matching = matcher(selection)
         return [event for event in self._window[max(revision - self.floor, 0) :] if matching(event)]
 
     def enter(self, watch: Watch) -> None:
         """Deliver to ``watch`` from the next event on."""
-        self._open.setdefault(watch.selection, {})[watch] = None
+        for place in _places(watch.selection):
+            self._open.setdefault(place, {})[watch] = None
 
     def leave(self, watch: Watch) -> None:
         """Deliver nothing more to ``watch``."""
-        watches = self._open.get(watch.selection)
-        if watches is not None:
-            watches.pop(watch, None)
-            if not watches:
-                del self._open[watch.selection]
+        for place in _places(watch.selection):
+            watches = self._open.get(place)
+            if watches is not None:
+                watches.pop(watch, None)
+                if not watches:
+                    del self._open[place]
 
     def progress(self) -> None:
         """Wake the idle watches, so that their clients learn how far they are (bookmarks)."""
@@ -131,7 +133,7 @@ class WatchBroadcaster:
                 watch.wake()
 
     def __len__(self) -> int:
-        return sum(map(len, self._open.values()))
+        return len(set().union(*self._open.values()))
 
     def _forget(self) -> None:
         # A quarter more than needed at a time, so that forgetting costs little for each event.
@@ -152,7 +154,7 @@ class Watch:
     def __init__(
         self,
         hub: WatchBroadcaster,
-        selection: Range | AllSpaces,
+        selection: Range | AllSpaces | Spaces,
         since: int,
         reach: Callable[[int], Awaitable[None]],
         replay: Replay,
@@ -263,8 +265,18 @@ def weight(event: Event) -> int:
     return len(event.data) + (len(event.previous) if event.previous is not None else 0) + EVENT_BYTES
 
 
-def matcher(selection: Range | AllSpaces) -> Callable[[Event], bool]:
+def _places(selection: Range | AllSpaces | Spaces) -> Sequence[Place]:
+    """What an event is looked up by, of which each event has one at most."""
+    if isinstance(selection, Spaces):
+        return [(space, selection.group, selection.resource, None) for space in selection.spaces]
+    return (selection,)
+
+
+def matcher(selection: Range | AllSpaces | Spaces) -> Callable[[Event], bool]:
     """Whether an event belongs to a selection."""
+    if isinstance(selection, Spaces):
+        places = frozenset(_places(selection))
+        return lambda event: (*event.key[:3], None) in places
     if isinstance(selection, AllSpaces):
         wanted = tuple(selection)
         return lambda event: event.key[1:3] == wanted

@@ -168,7 +168,7 @@ async def _answer(runtime: Runtime, request: Request, recheck: Recheck) -> Respo
                 return await acrossnamespaces.watch(runtime, request, kind, recheck, placements, since)
             recheck = _until_placed(runtime, info.cluster, come, recheck)
         request.scope_filter = await runtime.placements.shown(
-            (info.group, info.resource), request.scope_filter, space="" if info.all_tenants else info.cluster
+            (info.group, info.resource), request.scope_filter, spaces=None if info.all_tenants else [info.cluster]
         )
     return await verbs.perform(runtime, request, kind, recheck)
 

@@ -24,7 +24,7 @@ from kube.objects import tables
 from kube.requests.fielderrors import forbidden
 from kube.requests.jsonsyntax import syntax_error
 from kube.requests.status import BadRequest, Expired, NotAcceptable, NotFound, TooManyRequests
-from store.types import FullListing, Key, RevisionTooOld, Stored
+from store.types import FullListing, Key, RevisionTooOld, Spaces, Stored
 
 _LIMIT_MAX: Final = 1 << 31
 _PAGE: Final = 500
@@ -36,6 +36,9 @@ _INCONSISTENT: Final = (
     "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
     "deleted between the time the first chunk was returned and now may show up in the list."
 )
+
+_SPACE_BYTES: Final = 2 * 1024
+"""Bytes of objects whose reading costs about as much as a look into a space that has none."""
 
 _PART: Final = 16 * 1024
 """Bytes of objects that are taken apart at a time: the next part waits until the others have had their turn."""
@@ -234,9 +237,16 @@ async def in_parts(
 
 async def selected(request: Request, chosen: Selection, items: Sequence[Stored]) -> Sequence[Stored]:
     """The selected ones of these, in order."""
-    if chosen.is_whole or chosen.by_key:
-        return chosen.filter(items)
-    return [item async for part in in_parts(request, items, chosen.filter) for item in part]
+    if chosen.is_whole:
+        return items
+    if not chosen.by_key:
+        return [item async for part in in_parts(request, items, chosen.filter) for item in part]
+    found: list[Stored] = []
+    for begin in range(0, len(items), _PAGE):
+        if begin:
+            await asyncio.sleep(0)
+        found += chosen.filter(items[begin : begin + _PAGE])
+    return found
 
 
 def _joined(kind: Kind, items: Sequence[Stored]) -> bytes:
@@ -286,6 +296,13 @@ async def read_list(runtime: Runtime, request: Request, kind: Kind, chosen: Sele
         raise Expired(_INCONSISTENT, token=_token_of(_NOW, after, binding)) from None
 
 
+async def read_whole(
+    runtime: Runtime, request: Request, chosen: Selection, *, cached: bool, at_least: int | None
+) -> Page:
+    """All that is selected."""
+    return await _pages(runtime, request, chosen, "", 0, at_least, None, None, cached=cached)
+
+
 async def _pages(
     runtime: Runtime,
     request: Request,
@@ -299,7 +316,11 @@ async def _pages(
     cached: bool,
 ) -> Page:
     made = partial(Page, limit=limit, after=after, binding=binding)
-    if chosen.is_whole or not limit:
+    across = len(chosen.range.spaces) if isinstance(chosen.range, Spaces) else None
+    if across is not None:
+        # Each is looked at, whether or not it holds any; what they hold is charged page by page.
+        request.charge_bytes(across * _SPACE_BYTES)
+    elif chosen.is_whole or not limit:
         listing = await runtime.store.list(
             chosen.range, at_least=at_least, exact=exact, after=after, limit=limit, cached=cached
         )
@@ -310,13 +331,16 @@ async def _pages(
         listing = await runtime.store.list(
             chosen.range, at_least=at_least, exact=exact, after=after, limit=_PAGE, cached=cached
         )
+        if across is not None and chosen.by_key:
+            request.charge_bytes(sum(len(item.data) for item in listing.items))
         found += await selected(request, chosen, listing.items)
-        if len(found) > limit:
+        if limit and len(found) > limit:
             return made(items=found[:limit], revision=listing.revision, remaining=None)
         if not listing.remaining:
             return made(items=found, revision=listing.revision, remaining=0)
         exact, cached, at_least = listing.revision, False, None
         after = _place(listing.items[-1].key)
+        await asyncio.sleep(0)
 
 
 def limit_of(text: str) -> int:

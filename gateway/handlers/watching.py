@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 
 from gateway.filters.standing import begin, require_beginning
-from gateway.handlers.reading import fallen_back_on, in_parts, revision_of, selected
+from gateway.handlers.reading import fallen_back_on, in_parts, read_whole, revision_of
 from gateway.http.errors import as_event, as_status_error
 from gateway.http.messages import Request, Stream
 from gateway.http.negotiation import Accept, negotiate
@@ -118,12 +118,11 @@ async def _start(runtime: Runtime, request: Request, chosen: Selection, *, initi
         return _Start((), listing.revision)
     if initial_events is False and revision:
         return _Start((), revision)
-    listing = await runtime.store.list(chosen.range, cached=revision == 0, at_least=revision or None)
-    items = await selected(request, chosen, listing.items)
-    more = await fallen_back_on(runtime, chosen)
+    page = await read_whole(runtime, request, chosen, cached=revision == 0, at_least=revision or None)
+    items, more = page.items, await fallen_back_on(runtime, chosen)
     if more:
         items = sorted((*items, *more), key=lambda item: item.key.name)
-    return _Start(items, listing.revision)
+    return _Start(items, page.revision)
 
 
 class Encoder:

@@ -58,6 +58,11 @@ class ScopeFilter(Protocol):
         """Whether the key alone decides."""
         ...
 
+    @property
+    def spaces(self) -> Sequence[str] | None:
+        """Of what is asked across spaces, those in which they are, in order; ``None`` for any."""
+        ...
+
 
 LARGE: Final = 64 * 1024
 """Bytes of stored objects that are taken apart for one answer, or kept by one write, without being charged."""

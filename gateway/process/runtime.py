@@ -32,6 +32,7 @@ from gateway.process.streams import OpenStreams
 from gateway.process.suspensions import SuspensionCache
 from gateway.process.tenantservices import TenantServices
 from gateway.process.watchdog import Watchdog
+from gateway.resources.consumers import Consumers
 from gateway.resources.customresources import CustomResources
 from gateway.resources.kinds import Catalogs
 from gateway.upstream.admission import PlacedAdmission
@@ -61,6 +62,7 @@ class Runtime:
     store: Engine
     catalogs: Catalogs
     custom: CustomResources
+    consumers: Consumers
     suspensions: SuspensionCache
     authentication: AuthenticationChain
     people: PortalAuthenticator

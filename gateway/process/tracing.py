@@ -10,7 +10,7 @@ from access.admission.chain import AdmissionChain
 from audit import tracing
 from gateway.process.runtime import Runtime
 from store.engine import Engine
-from store.types import AllSpaces, Key, Listing, Operation, Range, Room, Stored
+from store.types import AllSpaces, Key, Listing, Operation, Range, Room, Spaces, Stored
 
 
 class TracedEngine(Engine):
@@ -23,7 +23,7 @@ class TracedEngine(Engine):
         with tracing.span("store.get", db__system__name="postgresql", db__collection__name=key.resource):
             return await super().get(key)
 
-    async def list(self, selection: Range | AllSpaces, **options: Any) -> Listing:
+    async def list(self, selection: Range | AllSpaces | Spaces, **options: Any) -> Listing:
         """See ``store.interface.Store``."""
         with tracing.span("store.list", db__system__name="postgresql", db__collection__name=selection.resource):
             return await super().list(selection, **options)

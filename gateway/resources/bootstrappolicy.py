@@ -18,7 +18,7 @@ from kube.authorization.rbac import GROUP
 from kube.requests.logicalclusters import full_path, tenant_of
 from kube.requests.names import SYSTEM_TENANT
 from kube.requests.status import Forbidden
-from store.types import AllSpaces, Key, Range, Stored
+from store.types import AllSpaces, Key, Range, Spaces, Stored
 
 NOT_KEPT: Final = 0
 """The revision of what no space keeps."""
@@ -41,7 +41,7 @@ def found(key: Key) -> Stored | None:
     return _objects(key.space, key.resource).get(key.name)
 
 
-def objects_in(selection: Range | AllSpaces) -> Mapping[str, Stored]:
+def objects_in(selection: Range | AllSpaces | Spaces) -> Mapping[str, Stored]:
     """Those of a selection by name; none in a reading across spaces."""
     if not isinstance(selection, Range) or selection.group != GROUP or selection.resource not in _MANIFESTS:
         return {}

@@ -15,7 +15,7 @@ from gateway.resources.kinds import Kind
 from kube.requests.fieldselectors import FieldSelector, parse_fields
 from kube.requests.labelselectors import Selector, parse_labels
 from kube.requests.status import Forbidden, NotFound
-from store.types import AllSpaces, Key, Range, Stored
+from store.types import AllSpaces, Key, Range, Spaces, Stored
 
 _SHARED_FROM: Final = 16 * 1024
 
@@ -24,7 +24,7 @@ _SHARED_FROM: Final = 16 * 1024
 class Selection:
     """A range with selectors. ``matches`` decides on an object's bytes, parsing them only when it must."""
 
-    range: Range | AllSpaces
+    range: Range | AllSpaces | Spaces
     labels: Selector
     fields: FieldSelector
     scope_filter: ScopeFilter | None = None
@@ -83,6 +83,10 @@ class OpenNamespaces:
         """It is the key alone that decides."""
         return True
 
+    @property
+    def spaces(self) -> None:
+        """They are of one space."""
+
 
 def decoded(data: bytes) -> dict[str, Any]:
     """A stored object, not to be changed: all who look at the same event look at one and the same."""
@@ -103,7 +107,9 @@ def selection(request: Request, kind: Kind) -> Selection:
     selector.check(fields.supported(kind), fields.refusal(kind))
     group, kept = kind.resource.place
     if info.all_tenants:
-        return Selection(AllSpaces(group, kept), labels, selector, request.scope_filter)
+        spaces = request.scope_filter.spaces if request.scope_filter is not None else None
+        across = AllSpaces(group, kept) if spaces is None else Spaces(group, kept, tuple(spaces))
+        return Selection(across, labels, selector, request.scope_filter)
     namespace = (info.namespace or None) if kind.resource.namespaced else None
     return Selection(Range(info.cluster, group, kept, namespace), labels, selector, request.scope_filter)
 

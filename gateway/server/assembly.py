@@ -42,6 +42,7 @@ from gateway.process.streams import OpenStreams
 from gateway.process.suspensions import SuspensionCache
 from gateway.process.tenantservices import TenantServices
 from gateway.process.tracing import TracedEngine, trace
+from gateway.resources.consumers import Consumers
 from gateway.resources.customresources import CustomResources
 from gateway.resources.kinds import Catalogs, definitions
 from gateway.resources.objects import timestamp
@@ -144,6 +145,7 @@ async def build_runtime(
             store=store,
             catalogs=catalogs,
             custom=custom,
+            consumers=(consumers := Consumers(store)),
             suspensions=suspensions,
             authentication=AuthenticationChain(authentication.authenticators, not_before=suspensions.not_before),
             people=people,
@@ -182,6 +184,7 @@ async def build_runtime(
         # What decides is kept right before open streams are looked at again.
         store.subscribe(authorization.on_events, lost=authorization.forget, resources=authorization.resources)
         store.subscribe(admission.on_events, lost=admission.forget, resources=admission.resources)
+        store.subscribe(consumers.on_events, lost=consumers.forget, resources=consumers.resources)
         store.subscribe(cluster_namespaces.on_events, lost=cluster_namespaces.forget, resources=[NAMESPACES])
         store.subscribe(tenant_limits.on_events, lost=tenant_limits.forget, resources=LIMITING)
         store.subscribe(stored_bounds.on_events, lost=stored_bounds.forget, resources=LIMITING)

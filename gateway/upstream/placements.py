@@ -128,17 +128,20 @@ class Placements:
         """How many placed namespaces of a space have come into use since the process began, whatever became of them."""
         return self._come[space]
 
-    async def shown(self, kind: tuple[str, str], among: ScopeFilter | None, *, space: str = "") -> ScopeFilter | None:
+    async def shown(
+        self, kind: tuple[str, str], among: ScopeFilter | None, *, spaces: Sequence[str] | None
+    ) -> ScopeFilter | None:
         """What of a group and plural the store's own lists and watches show, of what they may show anyway.
 
-        Of one space, or of all. Who filters asks nobody: what is placed is learnt before, and heard of from then on.
+        Of these spaces, ``None`` for all. Who filters asks nobody: what is placed is learnt before, and heard of from then on.
         """
         if kind not in _KEPT:
             return among
-        namespaces = Range(space, *NAMESPACES) if space else AllSpaces(*NAMESPACES)
-        for stored in (await self._store.list(namespaces, cached=True)).items:
-            if placement_in(stored.data, stored.key) is not None:
-                self._placed.add((stored.key.space, stored.key.name))
+        everywhere: Sequence[Range | AllSpaces] = [AllSpaces(*NAMESPACES)]
+        for namespaces in everywhere if spaces is None else [Range(space, *NAMESPACES) for space in spaces]:
+            for stored in (await self._store.list(namespaces, cached=True)).items:
+                if placement_in(stored.data, stored.key) is not None:
+                    self._placed.add((stored.key.space, stored.key.name))
         return _OutsidePlaced(self, among)
 
     def is_placed(self, space: str, namespace: str) -> bool:
@@ -193,6 +196,11 @@ class _OutsidePlaced:
     def by_key(self) -> bool:
         """Whether the key alone decides."""
         return self.among is None or self.among.by_key
+
+    @property
+    def spaces(self) -> Sequence[str] | None:
+        """Of what is asked across spaces, those in which they are."""
+        return None if self.among is None else self.among.spaces
 
 
 def placement_in(data: bytes, key: Key) -> Placement | None:

@@ -43,6 +43,12 @@ FINALIZER: Final = "apis.kcp.io/apibinding-finalizer"
 """Holds a deleted ``APIBinding`` until the objects of what it bound are gone."""
 
 SCHEMAS_MAX: Final = 100
+CLAIMS_MAX: Final = 100
+"""Permission claims of one export, or of one binding."""
+
+VALUES_MAX: Final = 100
+"""Labels and values that the selector of one claim may name: each object that is read through it is held against all."""
+
 _NAMESPACE: Final = uuid.UUID("6f0d2f0e-5f0b-4c7e-9d51-0c3f0f6d6c11")
 
 Body = dict[str, Any]
@@ -148,44 +154,63 @@ def bound_definition(
     return crd
 
 
+_Names = frozenset[tuple[str, str]]
+"""Pairs of namespace and name, each of which may be empty for any."""
+
+_ANY: Final[_Names] = frozenset({("", "")})
+
+
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """Which objects of a resource one claim is about: all that fulfil every selector and every list of names."""
+    """Which objects of a resource claims are about: whatever one of them selects."""
 
-    labels: tuple[Selector, ...] = ()
-    names: tuple[frozenset[tuple[str, str]], ...] = ()
-    """Pairs of namespace and name, each of which may be empty for any."""
+    names: _Names = frozenset()
+    """Of the claims that select by names alone, or all."""
+
+    labels: frozenset[tuple[Selector, _Names]] = frozenset()
+    """Of each of the others."""
+
+    def __bool__(self) -> bool:
+        """Whether any claim is about anything."""
+        return bool(self.names or self.labels)
+
+    def __or__(self, other: Selected) -> Selected:
+        """What either is about."""
+        return Selected(self.names | other.names, self.labels | other.labels)
 
     def includes(self, namespace: str, name: str, labels: Mapping[str, str]) -> bool:
         """Whether this object is meant."""
-        return self.places(namespace, name) and all(selector.matches(labels) for selector in self.labels)
+        return _place(self.names, namespace, name) or any(
+            _place(names, namespace, name) and selector.matches(labels) for selector, names in self.labels
+        )
 
     def places(self, namespace: str, name: str) -> bool:
         """Whether an object of this name can be meant, whatever its labels."""
-        wanted = {(namespace, name), ("", name), (namespace, "")}
-        return all(not wanted.isdisjoint(pairs) for pairs in self.names)
+        return _place(self.names, namespace, name) or any(_place(names, namespace, name) for _, names in self.labels)
 
 
-def accepted(
-    export: Mapping[str, Any], binding: Mapping[str, Any], *, group: str, resource: str, verb: str, identity: str
-) -> tuple[Selected, ...]:
-    """What of a resource an export claims for a verb and a binding of it accepts: any of these objects (KC6).
+def _place(names: _Names, namespace: str, name: str) -> bool:
+    return not names.isdisjoint(((namespace, name), ("", name), (namespace, ""), ("", "")))
 
-    Both sides say so of the very resource, and the verb is among those of both. ``identity`` is that of the export
-    which the consumer has the resource from, empty for its own.
+
+def claimed(
+    body: Mapping[str, Any], *, group: str, resource: str, verb: str, identity: str, answered: bool = False
+) -> Selected:
+    """What of a resource an export claims for a verb or, ``answered``, a binding accepts (KC6).
+
+    The provider reaches what both say, each of the very resource. ``identity`` is that of the export which the consumer
+    has the resource from, empty for its own.
     """
-    asked = (group, resource, verb, identity)
-    claims, answers = (
-        [claim for claim in (body.get("spec") or {}).get("permissionClaims") or () if _covers(claim, *asked)]
-        for body in (export, binding)
-    )
-    found = []
-    for answer in answers:
-        for claim in claims if answer.get("state") == "Accepted" else ():
-            with contextlib.suppress(BadRequest):
-                mine, theirs = selected(claim), selected(answer)
-                found.append(Selected(mine.labels + theirs.labels, mine.names + theirs.names))
-    return tuple(found)
+    names: set[tuple[str, str]] = set()
+    labels: set[tuple[Selector, _Names]] = set()
+    for claim in (body.get("spec") or {}).get("permissionClaims") or ():
+        if not _covers(claim, group, resource, verb, identity) or (answered and claim.get("state") != "Accepted"):
+            continue
+        with contextlib.suppress(BadRequest):
+            one = selected(claim)
+            names |= one.names
+            labels |= one.labels
+    return Selected(frozenset(names), frozenset(labels))
 
 
 def is_applied(answer: Mapping[str, Any], claims: Sequence[Mapping[str, Any]]) -> bool:
@@ -210,16 +235,23 @@ def selected(claim: Mapping[str, Any]) -> Selected:
     """Which objects a claim is about. Raises ``BadRequest`` for one that does not say which, or cannot be read."""
     selector, names = claim.get("selector") or {}, claim.get("resourceSelector") or ()
     if claim.get("all") is True or selector.get("matchAll") is True:
-        return Selected()
+        return Selected(_ANY)
     labels = {part: selector[part] for part in ("matchLabels", "matchExpressions") if selector.get(part)}
     pairs = frozenset((one.get("namespace") or "", one.get("name") or "") for one in names)
     if (not labels and not pairs) or ("", "") in pairs:
         raise BadRequest("a permission claim is for all objects, or selects some by labels or by names")
-    return Selected((from_object(labels),) if labels else (), (pairs,) if pairs else ())
+    if not labels:
+        return Selected(pairs)
+    wanted = from_object(labels)
+    if sum(1 + len(requirement.values) for requirement in wanted.requirements) > VALUES_MAX:
+        raise BadRequest(f"the selector of a permission claim names at most {VALUES_MAX} labels and values")
+    return Selected(labels=frozenset({(wanted, pairs or _ANY)}))
 
 
 def claim_causes(claims: Sequence[Mapping[str, Any]], *, answered: bool) -> list[Cause]:
     """What is wrong with the permission claims of an export or, ``answered``, of a binding."""
+    if len(claims) > CLAIMS_MAX:
+        return [invalid("spec.permissionClaims", len(claims), f"at most {CLAIMS_MAX}")]
     causes = []
     for position, claim in enumerate(claims):
         path = f"spec.permissionClaims[{position}]"

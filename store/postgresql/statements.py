@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from store.types import AllSpaces, Key, Range, Stored
+from store.postgresql.arrays import Parameter, Texts
+from store.types import AllSpaces, Key, Range, Spaces, Stored
 
 CHANNEL = "tenantry_store"
 
@@ -125,6 +126,7 @@ def _replay(where: str) -> str:
 
 
 REPLAY_RANGE = _replay(f"{_BETWEEN} AND space = %s")
+REPLAY_SPACES = _replay(f"{_BETWEEN} AND space = ANY (%s)")
 REPLAY_EVERYWHERE = _replay(_BETWEEN)
 
 # What all tenants keep, with the revision of the same moment: what the log brings behind it is counted on from there.
@@ -195,8 +197,10 @@ def load(selection: Range | AllSpaces) -> tuple[str, tuple[str, ...]]:
     return LOAD_EVERYWHERE, (selection.group, selection.resource)
 
 
-def replay(selection: Range | AllSpaces) -> tuple[str, tuple[str, ...]]:
+def replay(selection: Range | AllSpaces | Spaces) -> tuple[str, tuple[Parameter, ...]]:
     """The statement that reads a selection's part of the log, and its middle parameters."""
+    if isinstance(selection, Spaces):
+        return REPLAY_SPACES, (selection.group, selection.resource, Texts(selection.spaces))
     if isinstance(selection, Range):
         return REPLAY_RANGE, (selection.group, selection.resource, selection.space)
     return REPLAY_EVERYWHERE, (selection.group, selection.resource)

@@ -55,7 +55,7 @@ async def stored_request(runtime: Runtime, request: Request, accept: Accept, que
     """The request for the store's part."""
     info = request.info
     headers = {name: value for name, value in request.headers.items() if name not in _OURS}
-    among = await runtime.placements.shown((info.group, info.resource), request.scope_filter, space=info.cluster)
+    among = await runtime.placements.shown((info.group, info.resource), request.scope_filter, spaces=[info.cluster])
     return replace(
         request,
         query={**_passed_on(request), **query},

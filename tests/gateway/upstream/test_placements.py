@@ -70,7 +70,7 @@ async def test_what_is_kept_of_placed_namespaces_is_filtered_whatever_is_held_in
         for space in ("root:here", "root:there"):
             before, later, plain = (Key(space, *NAMESPACES, "", name) for name in ("before", "later", "plain"))
             await other.commit(Create(before, namespace("before", **labels)), Create(plain, namespace("plain")))
-            filters = [await placements.shown(roles, None, space=where) for where in (space, "")]
+            filters = [await placements.shown(roles, None, spaces=among) for among in ([space], None)]
             await other.commit(Create(later, namespace("later", **labels)))
             assert await store.get(later) is not None
             for held in (True, False):

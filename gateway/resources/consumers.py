@@ -1,0 +1,178 @@
+"""Who has bound which export, and what of its claims they accept (KC6).
+
+What a view of an export costs is what its own consumers hold: nothing is looked at of what others have bound (DOS-03).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from gateway.resources.selection import decoded
+from kube.workspaces.apiexports import (
+    BINDINGS,
+    CLAIMS_MAX,
+    EXPORTS,
+    Selected,
+    claimed,
+    consents_to,
+    identity_of,
+)
+from kube.workspaces.types import reference
+from store.interface import Reader
+from store.objectindex import ObjectIndex
+from store.types import Event, Key, Stored
+
+Body = dict[str, Any]
+
+_TOGETHER_BYTES: Final = 64 * 1024
+"""Bytes of bindings that are read before others get a turn: about 2 ms."""
+
+_TOGETHER: Final = 256
+"""Bindings that are looked up before others get a turn."""
+
+
+class Wanted(NamedTuple):
+    """A verb on a resource, and the identity of the export that it is from, empty for built-in ones."""
+
+    group: str
+    resource: str
+    verb: str
+    identity: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What an export claims of a resource, and what of it is accepted in which logical cluster."""
+
+    claims: Selected
+    answers: Mapping[str, Selected]
+    question: tuple[Wanted, str] = field(compare=False)
+    """What was asked, and the version of the export."""
+    said: Mapping[Key, tuple[int, Selected]] = field(compare=False)
+    """What each binding says, at which revision."""
+
+    def __bool__(self) -> bool:
+        """Whether anybody has accepted any of it."""
+        return bool(self.claims and self.answers)
+
+    @property
+    def spaces(self) -> Sequence[str]:
+        """The logical clusters in which any of it is accepted, in order."""
+        return sorted(self.answers)
+
+    @property
+    def by_key(self) -> bool:
+        """Whether the key of an object alone decides."""
+        return not self.claims.labels and not any(answer.labels for answer in self.answers.values())
+
+    def places(self, key: Key) -> bool:
+        """Whether an object can be reached, by its key alone."""
+        answer = self.answers.get(key.space)
+        return (
+            answer is not None
+            and self.claims.places(key.namespace, key.name)
+            and answer.places(key.namespace, key.name)
+        )
+
+    def includes(self, key: Key, labels: Mapping[str, str]) -> bool:
+        """Whether it is reached: both sides select it."""
+        answer = self.answers.get(key.space)
+        return (
+            answer is not None
+            and self.claims.includes(key.namespace, key.name, labels)
+            and answer.includes(key.namespace, key.name, labels)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at what is accepted: ``charge`` is called with the bytes that are to be read, and raises what it does.
+
+    Of what an earlier look has found, ``known``, only what has changed since is read.
+    """
+
+    charge: Callable[[int], None]
+    known: Accepted | None = None
+
+
+class Consumers:
+    """The consumers of all exports."""
+
+    resources: Final = (BINDINGS, EXPORTS)
+    """What ``on_events`` looks at."""
+
+    def __init__(self, store: Reader) -> None:
+        self._store = store
+        self._bindings = ObjectIndex(store, BINDINGS, _export_of)
+        self._exports = ObjectIndex(store, EXPORTS, lambda body: identity_of(body) or None)
+
+    def on_events(self, events: Sequence[Event]) -> None:
+        """Keep what is known right; called by the store with every batch of its log."""
+        self._bindings.on_events(events)
+        self._exports.on_events(events)
+
+    def forget(self) -> None:
+        """Look again: the log does not continue where this process stopped."""
+        self._bindings.forget()
+        self._exports.forget()
+
+    async def exports_of(self, identity: str) -> Sequence[Stored]:
+        """The export of an identity; none that has another."""
+        return await self._read(list(await self._exports.bearing(identity)))
+
+    async def accepted(self, at: Key, export: Body, wanted: Wanted, look: Look, *, cluster: str = "") -> Accepted:
+        """What bindings to the export ``at`` this key accept of its claims; of one ``cluster`` where it is named."""
+        of_export = await self._bindings.bearing((at.space, at.name))
+        bindings = {key: revision for key, revision in of_export.items() if cluster in ("", key.space)}
+        question, known = (wanted, export["metadata"]["resourceVersion"]), look.known
+        if known is not None and known.question == question:
+            claims = known.claims
+            said = {key: one for key, one in known.said.items() if bindings.get(key) == one[0]}
+            if said.keys() == bindings.keys() == known.said.keys():
+                return known
+        else:
+            claims, said = claimed(export, **wanted._asdict()), {}
+        items = await self._read([key for key in bindings if key not in said]) if claims else ()
+        look.charge(sum(len(item.data) for item in items))
+        size = 0
+        for item in items:
+            size += len(item.data)
+            if size > _TOGETHER_BYTES:
+                await asyncio.sleep(0)
+                size = len(item.data)
+            said[item.key] = bindings[item.key], _answer(decoded(item.data), export, wanted)
+        answers: dict[str, Selected] = {}
+        for key in sorted(said):
+            both = said[key][1] | answers.get(key.space, Selected())
+            # Each object is held against all of them: of what many bindings of one consumer say together no more is heard.
+            if both and len(both.labels) <= CLAIMS_MAX:
+                answers[key.space] = both
+        return Accepted(claims, answers, question, said)
+
+    async def _read(self, keys: Iterable[Key]) -> Sequence[Stored]:
+        """Those that are there."""
+        found = []
+        for number, key in enumerate(keys, 1):
+            if number % _TOGETHER == 0:
+                await asyncio.sleep(0)
+            stored = await self._store.get(key, cached=True)
+            if stored is not None:
+                found.append(stored)
+        return found
+
+
+def _export_of(binding: Mapping[str, Any]) -> tuple[str, str] | None:
+    try:
+        return reference(binding["spec"]["reference"]["export"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _answer(binding: Body, export: Body, wanted: Wanted) -> Selected:
+    """What one binding accepts, when it was made for this very export and is in force."""
+    if "deletionTimestamp" in binding["metadata"] or (binding.get("status") or {}).get("phase") != "Bound":
+        return Selected()
+    return claimed(binding, **wanted._asdict(), answered=True) if consents_to(binding, export) else Selected()
