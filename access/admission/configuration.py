@@ -13,7 +13,7 @@ from access.reloading import FILE_MAX, UnusableFile
 from kube.kinds import tenantscope
 from kube.podsecurity import configuration as podsecurity
 from kube.podsecurity.configuration import PodSecurityConfiguration
-from kube.policies import policy
+from kube.policies import hosts, policy
 from kube.policies.policy import Rules
 from kube.quota import configuration as quota
 from kube.quota.configuration import TenantQuotaConfiguration
@@ -22,6 +22,7 @@ _VERSIONS: Final = tuple(f"apiserver.config.k8s.io/{version}" for version in ("v
 _FIELDS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
     "PodSecurity": ("pod_security", podsecurity.read_configuration),
     "TenantScope": ("refused_to_tenants", tenantscope.read_configuration),
+    "HostOwnership": ("host_names", hosts.read_configuration),
     "TenantPolicy": ("tenant_policy", policy.read_configuration),
     "TenantQuota": ("tenant_quota", quota.read_configuration),
 }
@@ -34,6 +35,7 @@ class AdmissionConfiguration:
 
     pod_security: PodSecurityConfiguration = field(default_factory=PodSecurityConfiguration)
     refused_to_tenants: frozenset[tuple[str, str]] = tenantscope.DEFAULT_REFUSED
+    host_names: int = hosts.NAMES
     tenant_policy: Rules = field(default_factory=dict)
     tenant_quota: TenantQuotaConfiguration = field(default_factory=TenantQuotaConfiguration)
 

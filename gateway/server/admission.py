@@ -169,7 +169,7 @@ def build_admission(
     rules = configured.tenant_quota.rules
     tenant_quotas = TenantQuotaAdmission(store, served, rules, locks.line_up_tenant)
     placed_quotas = PlacedQuotas(store, rules, namespace_quotas, tenant_quotas.count, turns=locks.of_tenant_quota)
-    policies, claims = TenantPolicies(store, configured.tenant_policy), HostClaims(store, hosts)
+    policies, claims = TenantPolicies(store, configured.tenant_policy), HostClaims(store, hosts, configured.host_names)
 
     async def catalog() -> Catalog:
         await ensure(ROOT)

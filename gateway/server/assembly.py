@@ -160,7 +160,7 @@ async def build_runtime(
             placed_admission=(
                 PlacedScope(configured.refused_to_tenants),
                 PlacedPolicies(admission.policies),
-                PlacedHosts(store, admission.claims),
+                PlacedHosts(store, admission.claims, admission.placed_quotas.explained),
                 PlacedQuota(admission.placed_quotas),
             ),
             audit=requests,

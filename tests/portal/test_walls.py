@@ -368,7 +368,8 @@ SETTINGS = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_merg
 STATEMENTS = [
     *(getattr(statements, name) for name in ("STATE", "CURRENT", "WRITE")),
     *(statements.LOAD_RANGE, statements.LOAD_EVERYWHERE, statements.FOLLOW, statements.LOOK_BACK),
-    *(statements.REPLAY_RANGE, statements.REPLAY_EVERYWHERE, statements.RESOURCES, statements.MENTIONING),
+    *(statements.REPLAY_RANGE, statements.REPLAY_SPACES, statements.REPLAY_EVERYWHERE),
+    *(statements.RESOURCES, statements.MENTIONING),
     statements.LEASES_LEFT,
 ]
 

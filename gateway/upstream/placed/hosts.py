@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Final
 
-from access.admission.tenancy.hostclaims import HostClaims, HostTaken
+from access.admission.tenancy.hostclaims import HostClaims, HostRefused
 from gateway.upstream.admission import MAKING, PlacedWrite, name_of
 from gateway.upstream.clusters import Clusters
 from gateway.upstream.placements import Placements
 from gateway.upstream.reading import read_list_as
 from gateway.upstream.tokens import WorkspaceTokens
 from kube.policies.hosts import hosts_of
-from kube.requests.status import Conflict, Forbidden, ServiceUnavailable
+from kube.requests.status import Conflict, Forbidden, ServiceUnavailable, StatusError
 from store.interface import Store
-from store.types import PreconditionFailed
+from store.types import Key, Operation, PreconditionFailed
 
 _GROUP: Final = "networking.k8s.io"
 _PLURAL: Final = "ingresses"
+_INGRESSES: Final = (_GROUP, _PLURAL)
 UNDERWAY_SECONDS: Final = 120.0
 """Longer than a request to a cluster is waited for."""
 
@@ -57,39 +58,49 @@ class IngressReader:
 
 
 class PlacedHosts:
-    """Takes the host names for the tenant before an Ingress goes to its cluster."""
+    """Takes the host names for the tenant before an Ingress goes to its cluster, once that has nothing against it.
+
+    ``explained`` makes of what the cluster has against it what the client is told.
+    """
 
     name = "HostOwnership"
 
-    def __init__(self, store: Store, claims: HostClaims) -> None:
+    def __init__(
+        self, store: Store, claims: HostClaims, explained: Callable[[StatusError, Key], Awaitable[StatusError]]
+    ) -> None:
         self._store = store
         self._claims = claims
+        self._explained = explained
 
     async def admit(self, write: PlacedWrite) -> None:
-        """Raise ``Forbidden`` with a cause for every name that is another tenant's, or what the cluster refuses anyway."""
+        """Raise ``Forbidden`` with a cause for every name that it does not get, or what the cluster refuses anyway.
+
+        The names of a write that comes to nothing all the same wait for it no longer than it could be under way.
+        """
         info = write.info
         if (info.group, info.resource) != (_GROUP, _PLURAL) or info.subresource or info.verb not in MAKING:
             return
         body = await write.object()
         if not isinstance(body, Mapping):
             return
-        name = info.name or name_of(body)
-        for _ in range(_ATTEMPTS):
-            try:
-                if await self._take(write, body):
-                    return
-            except HostTaken as taken:
-                said = f'{_PLURAL}.{_GROUP} "{name}" is forbidden: {taken}'
-                raise Forbidden(said, group=_GROUP, kind=_PLURAL, name=name, causes=taken.causes) from None
-        raise Conflict("its host names are asked for by many at once, please try again", group=_GROUP, kind=_PLURAL)
+        name, until = info.name or name_of(body), write.now + UNDERWAY_SECONDS
 
-    async def _take(self, write: PlacedWrite, body: Mapping[str, Any]) -> bool:
-        """Whether the names are the tenant's now; not when somebody else wrote meanwhile."""
-        until = write.now + UNDERWAY_SECONDS
-        operations = await self._claims.claim(write.info.cluster, None, body, now=write.now, until=until)
-        if not operations or write.dry_run:
-            return True
-        with contextlib.suppress(PreconditionFailed):
-            await self._store.commit(*operations)
-            return True
-        return False
+        async def claimed() -> Sequence[Operation]:
+            return await self._claims.claim(info.cluster, None, body, now=write.now, until=until)
+
+        try:
+            if not await claimed():
+                return
+            try:
+                await write.outcome()
+            except StatusError as refused:
+                raise await self._explained(refused, Key(info.cluster, *_INGRESSES, info.namespace, name)) from None
+            for _ in range(0 if write.dry_run else _ATTEMPTS):
+                with contextlib.suppress(PreconditionFailed):
+                    await self._store.commit(*await claimed())
+                    return
+        except HostRefused as refused:
+            said = f'{_PLURAL}.{_GROUP} "{name}" is forbidden: {refused}'
+            raise Forbidden(said, group=_GROUP, kind=_PLURAL, name=name, causes=refused.causes) from None
+        if not write.dry_run:
+            raise Conflict("its host names are asked for by many at once, please try again", group=_GROUP, kind=_PLURAL)

@@ -291,6 +291,9 @@ def test_host_names_on_clusters_and_in_the_store_are_taken_from_one_pool(new_doo
     refused = owner.patch(f"{placed}/b", applied, "apply", fieldManager="me")
     assert (refused.status, "another tenant's" in refused.body["message"]) == (403, True)
     assert owner.post(placed, ingress("b", f"b.{door.name}.example.org")).status == 403
+    # Nothing is taken by what its cluster does not make.
+    assert owner.post(placed, ingress("a", f"c.{door.name}.example.org")).status == 409
+    assert other.post(stored, ingress("second", f"c.{door.name}.example.org")).status == 201
     assert other.delete(f"{stored}/first").status == 200
     assert owner.post(placed, ingress("b", f"b.{door.name}.example.org")).status == 201
 
