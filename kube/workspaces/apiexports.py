@@ -43,6 +43,14 @@ FINALIZER: Final = "apis.kcp.io/apibinding-finalizer"
 """Holds a deleted ``APIBinding`` until the objects of what it bound are gone."""
 
 SCHEMAS_MAX: Final = 100
+"""Of one export; and as many definitions one binding brings, whatever its export has named before."""
+
+BINDING_BYTES_MAX: Final = 8 << 20
+"""Of the definitions that one binding brings: they are the consumer's bytes, and its provider chooses them."""
+
+CLAIMS_BYTES_MAX: Final = 64 << 10
+"""Of what an export claims, for each binding of it says so too."""
+
 _NAMESPACE: Final = uuid.UUID("6f0d2f0e-5f0b-4c7e-9d51-0c3f0f6d6c11")
 
 Body = dict[str, Any]
