@@ -8,6 +8,7 @@ the process holds in memory, and again when one of its namespaces, or a tier, wa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import orjson
@@ -18,7 +19,7 @@ from kube.requests.logicalclusters import ROOT, is_tenant_space, space_of, tenan
 from kube.requests.names import SYSTEM_TENANT
 from kube.requests.ratelimits import Limits, most_generous
 from store.interface import Reader, Store
-from store.types import Event, Key, Range
+from store.types import Event, Key, Range, Room
 from tenants.clusters.objects import tier_of_namespace
 from tenants.policies import TIER_LIMITS, kept_limits
 
@@ -86,6 +87,17 @@ class StoredBounds:
             if before == self._changes:
                 self._known[tenant] = limit
         return limit
+
+    async def room(self, key: Key) -> Room | None:
+        """What a write of an object has that its tenant has asked for; ``None`` where nothing bounds it.
+
+        Where there is none, ``Forbidden`` says so.
+        """
+        tenant = tenant_of(key.space)
+        limit = await self.of(tenant) if tenant != SYSTEM_TENANT else 0
+        if not limit:
+            return None
+        return Room(tenant, limit, partial(storedbytes.no_room, key.group, key.resource, key.name, limit=limit))
 
 
 class TenantLimits:

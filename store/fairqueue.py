@@ -21,6 +21,7 @@ class FairQueue:
         self._reconcile = reconcile
         self._due: dict[str, dict[Key, None]] = {}
         self._aside: set[Key] = set()
+        self._later: set[Key] = set()
         self._lines: dict[str, asyncio.Task[None]] = {}
         self._wake = asyncio.Event()
         self._room = asyncio.Semaphore(SIDE_BY_SIDE)
@@ -30,10 +31,20 @@ class FairQueue:
         self._due.setdefault(_tenant_of(key), {})[key] = None
         self._wake.set()
 
+    def add_later(self, key: Key, seconds: float) -> None:
+        """Look at this object after some time; once, however often that is said meanwhile."""
+        if key not in self._later:
+            self._later.add(key)
+            asyncio.get_running_loop().call_later(seconds, self._add_due, key)
+
+    def _add_due(self, key: Key) -> None:
+        self._later.discard(key)
+        self.add(key)
+
     @property
     def is_idle(self) -> bool:
         """Whether nothing is noted, and nothing looked at."""
-        return not (self._due or self._aside or self._lines)
+        return not (self._due or self._aside or self._later or self._lines)
 
     def set_aside(self, key: Key) -> None:
         """Look at this object when ``take_up`` says so."""

@@ -5,22 +5,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from gateway.resources.objects import timestamp
 from kube.customresources.definitions import CRDS
 from kube.customresources.endings import ending
+from kube.quota import storedbytes
+from kube.requests.status import Forbidden
 from kube.workspaces.apiexports import (
     BINDING,
+    BINDING_BYTES_MAX,
     BINDINGS,
+    CLAIMS_BYTES_MAX,
     EXPORTS,
     FINALIZER,
     SCHEMA,
     SCHEMA_UID,
     SCHEMAS,
+    SCHEMAS_MAX,
     bound_definition,
     consents_to,
     identity_of,
@@ -30,27 +35,67 @@ from kube.workspaces.types import reference
 from store.engine import Engine
 from store.fairqueue import FairQueue
 from store.garbagecollection import Holds
-from store.types import AllSpaces, Create, Delete, Event, EventType, Key, PreconditionFailed, Range, StoreError, Update
+from store.types import (
+    AllSpaces,
+    Create,
+    Delete,
+    Event,
+    EventType,
+    Key,
+    Operation,
+    PreconditionFailed,
+    Range,
+    Room,
+    StoreError,
+    Update,
+)
 
 logger = logging.getLogger(__name__)
 
 _RETRY_SECONDS: Final = 0.2
+FULL_SECONDS: Final = 30.0
+"""Until it is tried again where a tenant has no room: nobody tells when it has."""
+
 _TOGETHER: Final = 64
 """Bindings that are looked through before others get a turn."""
 
 _ANEW: Final = "delete the binding, and make it again to consent to what has the name then"
+_CURRENT: Final = "BindingUpToDate"
+_CONFLICTS: Final = "NamingConflicts"
+_LARGE: Final = "TooLarge"
+_FULL: Final = "QuotaExceeded"
 Body = dict[str, Any]
 
 
+class _Hindrance(NamedTuple):
+    """Why a binding is not what its export says."""
+
+    reason: str
+    message: str
+
+
+class _Defined(NamedTuple):
+    """A definition of the consumer's."""
+
+    revision: int
+    body: Body
+    size: int
+
+
 class BindingController:
-    """Every process may run one: each step is a write with preconditions, so doing it twice changes nothing."""
+    """Every process may run one: each step is a write with preconditions, so doing it twice changes nothing.
+
+    What a provider has written into its consumers' spaces is bounded for each binding, and by the ``room`` of the consumer,
+    as if it had written that itself (AD8). What has no room is tried again, and the binding says so meanwhile.
+    """
 
     resources: Final = (BINDINGS, EXPORTS, SCHEMAS, CRDS)
     """What ``on_events`` looks at."""
 
-    def __init__(self, store: Engine, holds: Holds) -> None:
+    def __init__(self, store: Engine, holds: Holds, room: Callable[[Key], Awaitable[Room | None]]) -> None:
         self._store = store
         self._holds = holds
+        self._room = room
         self._queue = FairQueue(self._reconcile_safely)
 
     def on_events(self, events: Sequence[Event]) -> None:
@@ -103,13 +148,15 @@ class BindingController:
             return
         body = orjson.loads(stored.data)
         listing = await self._store.list(Range(key.space, *CRDS))
-        definitions = {item.key.name: (item.revision, orjson.loads(item.data)) for item in listing.items}
-        own = {name: found for name, found in definitions.items() if _binding_of(found[1]) == key.name}
+        definitions = {
+            item.key.name: _Defined(item.revision, orjson.loads(item.data), len(item.data)) for item in listing.items
+        }
+        own = {name: found for name, found in definitions.items() if _binding_of(found.body) == key.name}
         if "deletionTimestamp" in body["metadata"]:
             if self._holds(key.space, ""):
                 self._queue.set_aside(key)
                 return
-            for name, (revision, crd) in own.items():
+            for name, (revision, crd, _) in own.items():
                 if "deletionTimestamp" not in crd["metadata"]:
                     marked = ending(CRDS, crd, now=timestamp(time.time()))
                     await self._store.commit(Update(Key(key.space, *CRDS, "", name), revision, marked))
@@ -120,11 +167,30 @@ class BindingController:
             operation = Update if kept else Delete
             await self._store.commit(operation(key, stored.revision, body))
             return
+        before = body.get("status") or {}
         status = await self._bind(key, body, definitions)
-        if status != (body.get("status") or {}):
-            await self._store.commit(Update(key, stored.revision, {**body, "status": status}))
+        if status == before:
+            return
+        try:
+            await self._commit(Update(key, stored.revision, {**body, "status": status}))
+        except Forbidden:
+            # What the export claims has no room either: that is all that is said.
+            self._queue.add_later(key, FULL_SECONDS)
+            full = _conditions(before, _CURRENT, *await self._no_room(key))
+            if full != before.get("conditions"):
+                await self._store.commit(
+                    Update(key, stored.revision, {**body, "status": {**before, "conditions": full}})
+                )
 
-    async def _bind(self, key: Key, body: Body, definitions: dict[str, tuple[int, Body]]) -> Body:
+    async def _commit(self, operation: Operation) -> None:
+        """Raises ``Forbidden`` where its tenant has no room for it."""
+        await self._store.commit(operation, room=await self._room(operation.key))
+
+    async def _no_room(self, key: Key) -> _Hindrance:
+        room = await self._room(key)
+        return _Hindrance(_FULL, storedbytes.full(room.limit if room is not None else 0))
+
+    async def _bind(self, key: Key, body: Body, definitions: dict[str, _Defined]) -> Body:
         """Write the definitions of what is exported; the status of the binding."""
         path, name = _export_of(body)
         status: Body = dict(body.get("status") or {"phase": "Binding"})
@@ -137,59 +203,97 @@ class BindingController:
             problem = ("APIExportValid", "IdentityMismatch", f"another export has taken the name; {_ANEW}")
             return {**status, "phase": "Binding", "conditions": _conditions(status, *problem)}
         identity = identity_of(exported)
+        known = {(one["group"], one["resource"]): one for one in status.get("boundResources") or ()}
+        sizes = {name: found.size for name, found in definitions.items() if _binding_of(found.body) == key.name}
         bound: list[Body] = []
-        problems: list[str] = []
+        hindrances: list[_Hindrance] = []
+        full: _Hindrance | None = None
         for schema_name in (exported.get("spec") or {}).get("latestResourceSchemas") or ():
             stored = await self._store.get(Key(path, *SCHEMAS, "", schema_name))
             if stored is None:
-                problems.append(f'there is no schema "{schema_name}"')
+                hindrances.append(_Hindrance(_CONFLICTS, f'there is no schema "{schema_name}"'))
                 continue
             schema = orjson.loads(stored.data)
-            crd_name = f"{schema['spec']['names']['plural']}.{schema['spec']['group']}"
-            crd = bound_definition(
-                schema,
-                path=key.space,
-                binding=key.name,
-                export=f"{path}:{name}",
-                identity=identity,
-                others=[other for other_name, (_, other) in definitions.items() if other_name != crd_name],
-                now=timestamp(time.time()),
-            )
-            revision, before = definitions.get(crd_name, (0, None))
-            if before is not None and _binding_of(before) != key.name:
-                problems.append(f'"{crd_name}" is defined here already')
+            group, plural = schema["spec"]["group"], schema["spec"]["names"]["plural"]
+            crd_name = f"{plural}.{group}"
+            before = definitions.get(crd_name)
+            if before is not None and _binding_of(before.body) != key.name:
+                hindrances.append(_Hindrance(_CONFLICTS, f'"{crd_name}" is defined here already'))
                 continue
-            if before is None:
-                await self._store.commit(Create(Key(key.space, *CRDS, "", crd_name), crd))
-            elif "deletionTimestamp" not in before["metadata"] and any(
-                before["metadata"]["annotations"].get(part) != crd["metadata"]["annotations"][part]
-                for part in (SCHEMA, SCHEMA_UID)
-            ):
-                crd["metadata"] = {**before["metadata"], "annotations": crd["metadata"]["annotations"]}
-                await self._store.commit(Update(Key(key.space, *CRDS, "", crd_name), revision, crd))
-            bound.append(
-                {
-                    "group": schema["spec"]["group"],
-                    "resource": schema["spec"]["names"]["plural"],
-                    "schema": {"name": schema_name, "UID": schema["metadata"]["uid"], "identityHash": identity},
-                    "storageVersions": [v["name"] for v in schema["spec"]["versions"] if v.get("storage")],
-                }
-            )
+            resource: Body | None = {
+                "group": group,
+                "resource": plural,
+                "schema": {"name": schema_name, "UID": schema["metadata"]["uid"], "identityHash": identity},
+                "storageVersions": [v["name"] for v in schema["spec"]["versions"] if v.get("storage")],
+            }
+            if before is None or _is_of_another(before.body, schema):
+                hindrance = full or await self._define(
+                    Key(key.space, *CRDS, "", crd_name),
+                    before,
+                    bound_definition(
+                        schema,
+                        path=key.space,
+                        binding=key.name,
+                        export=f"{path}:{name}",
+                        identity=identity,
+                        others=[other.body for other_name, other in definitions.items() if other_name != crd_name],
+                        now=timestamp(time.time()),
+                    ),
+                    sizes,
+                )
+                if hindrance is not None:
+                    hindrances.append(hindrance)
+                    full = hindrance if hindrance.reason == _FULL else None
+                    # What is served is what was served before.
+                    resource = known.get((group, plural))
+            if resource is not None:
+                bound.append(resource)
+        if full is not None:
+            self._queue.add_later(key, FULL_SECONDS)
         claims = (exported.get("spec") or {}).get("permissionClaims") or []
         applied = [
             claim for claim in (body.get("spec") or {}).get("permissionClaims") or () if is_applied(claim, claims)
         ]
+        if len(orjson.dumps(claims)) > CLAIMS_BYTES_MAX:
+            hindrances.append(_Hindrance(_LARGE, f"what the export claims takes more than {CLAIMS_BYTES_MAX} bytes"))
+            claims = []
         for field, value in (("exportPermissionClaims", claims), ("appliedPermissionClaims", applied)):
             status.pop(field, None)
             if value:
                 status[field] = value
+        # What is missing for its size takes nothing from what is in force.
+        missing = (
+            hindrances if status.get("phase") != "Bound" else [one for one in hindrances if one.reason == _CONFLICTS]
+        )
+        reason = hindrances[0].reason if hindrances else ""
+        message = "; ".join(dict.fromkeys(one.message for one in hindrances))
         return {
             **status,
-            "phase": "Binding" if problems else "Bound",
+            "phase": "Binding" if missing else "Bound",
             "apiExportClusterName": path,
             "boundResources": bound,
-            "conditions": _conditions(status, "BindingUpToDate", "NamingConflicts", "; ".join(problems)),
+            "conditions": _conditions(status, _CURRENT, reason, message),
         }
+
+    async def _define(self, key: Key, before: _Defined | None, crd: Body, sizes: dict[str, int]) -> _Hindrance | None:
+        """Keep a definition beside those of ``sizes``, which the binding has brought; what is in its way."""
+        name, size = key.name, len(orjson.dumps(crd))
+        if len({*sizes, name}) > SCHEMAS_MAX:
+            return _Hindrance(_LARGE, f'"{name}" is one more than the {SCHEMAS_MAX} that a binding may bring')
+        if size > sizes.get(name, 0) and sum({**sizes, name: size}.values()) > BINDING_BYTES_MAX:
+            return _Hindrance(
+                _LARGE, f'with "{name}" it would bring more than the {BINDING_BYTES_MAX} bytes that it may'
+            )
+        try:
+            if before is None:
+                await self._commit(Create(key, crd))
+            else:
+                metadata = {**before.body["metadata"], "annotations": crd["metadata"]["annotations"]}
+                await self._commit(Update(key, before.revision, {**crd, "metadata": metadata}))
+        except Forbidden:
+            return await self._no_room(key)
+        sizes[name] = size
+        return None
 
 
 def _provider(space: str) -> Key:
@@ -203,6 +307,13 @@ def _export_of(body: Body) -> tuple[str, str]:
 
 def _binding_of(crd: Body) -> str:
     return str((crd["metadata"].get("annotations") or {}).get(BINDING) or "")
+
+
+def _is_of_another(crd: Body, schema: Body) -> bool:
+    """Whether a definition that stays was made of another schema."""
+    metadata, made_of = crd["metadata"], schema["metadata"]
+    stands = [metadata["annotations"].get(part) for part in (SCHEMA, SCHEMA_UID)]
+    return "deletionTimestamp" not in metadata and stands != [made_of["name"], made_of["uid"]]
 
 
 def _conditions(status: Body, kind: str, reason: str, message: str) -> list[Body]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
@@ -33,7 +32,7 @@ from store.engine import Engine
 from store.fairqueue import FairQueue
 from store.garbagecollection import GarbageCollector
 from store.supervision import Supervised
-from store.types import Event, EventType, Key, PreconditionFailed, Range, StoreError
+from store.types import Event, EventType, Key, PreconditionFailed, Range, Room, StoreError
 from tenants.clusters.objects import NAMESPACE
 
 logger = logging.getLogger(__name__)
@@ -71,7 +70,6 @@ class QuotaController:
         self._plugin = plugin
         self._tenants = tenants
         self._custom = custom
-        self._soon: set[Key] = set()
         self._queue = FairQueue(self._reconcile_safely)
 
     def on_events(self, events: Sequence[Event]) -> None:
@@ -117,13 +115,7 @@ class QuotaController:
         await self._queue.run()
 
     def _enqueue(self, key: Key) -> None:
-        if key not in self._soon:
-            self._soon.add(key)
-            asyncio.get_running_loop().call_later(_SETTLE_SECONDS, self._settled, key)
-
-    def _settled(self, key: Key) -> None:
-        self._soon.discard(key)
-        self._queue.add(key)
+        self._queue.add_later(key, _SETTLE_SECONDS)
 
     async def _reconcile_safely(self, key: Key) -> None:
         try:
@@ -184,17 +176,19 @@ async def run_controllers(
     tenant_quotas: TenantQuotaAdmission,
     refused: Collection[tuple[str, str]],
     doors: Doors,
+    room: Callable[[Key], Awaitable[Room | None]],
     further: Sequence[tuple[str, Callable[[], Awaitable[None]]]] = (),
 ) -> AsyncIterator[None]:
     """The workers run; an advisory lock makes sure that one process does what only one may.
 
     ``bundle`` is what clients verify the server with, at ``url``; ``refused`` are the resources that no tenant's space may
-    hold; ``doors`` say where what a deletion sets off waits; ``further`` are workers of rooms above, by name.
+    hold; ``doors`` say where what a deletion sets off waits; ``room`` what a tenant's objects may take; ``further`` are
+    workers of floors above, by name.
     """
     recounts = QuotaController(store, quotas, tenant_quotas, custom)
     controller = DefinitionController(store, doors.holds)
-    bindings = BindingController(store, doors.holds)
-    tree = WorkspaceController(store, database_url, url, doors.holds)
+    bindings = BindingController(store, doors.holds, room)
+    tree = WorkspaceController(store, database_url, url, doors.holds, room)
     roles = ClusterRoleController(store, database_url)
     contents = NamespaceContentsController(store, database_url, bundle, recounts.on_remade)
     published = PublicationController(store, database_url, custom.resource_of, refused)

@@ -22,14 +22,17 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
 
 from access.authorization.workspaces.state import closing, logical_cluster_key
+from gateway.controllers.apibindings import FULL_SECONDS
 from gateway.resources.objects import timestamp
+from kube.quota import storedbytes
 from kube.requests.logicalclusters import ROOT, is_valid, is_workspace, space_of
+from kube.requests.status import Forbidden
 from kube.workspaces import defaultbindings
 from kube.workspaces.apiexports import BINDINGS, EXPORTS, identity_of
 from kube.workspaces.objects import Place, logical_cluster_objects, organization_object
@@ -62,6 +65,7 @@ from store.types import (
     Operation,
     PreconditionFailed,
     Range,
+    Room,
     Stored,
     Update,
 )
@@ -83,9 +87,12 @@ class WorkspaceController:
     resources: Final = (WORKSPACES, _TENANTS[1:], LOGICAL_CLUSTERS, BINDINGS)
     """What ``on_events`` looks at."""
 
-    def __init__(self, store: Engine, conninfo: str, url: str, holds: Holds) -> None:
+    def __init__(
+        self, store: Engine, conninfo: str, url: str, holds: Holds, room: Callable[[Key], Awaitable[Room | None]]
+    ) -> None:
         self._store = store
         self._holds = holds
+        self._room = room
         self._conninfo = conninfo
         self._url = url
         self._queue = FairQueue(self._reconcile_safely)
@@ -199,10 +206,18 @@ class WorkspaceController:
         made += bindings
         body["spec"] |= {"cluster": path, "URL": url}
         body["status"] = {**(body.get("status") or {}), "phase": Phase.INITIALIZING, "initializers": initializers}
+        # What it begins with was chosen by whoever wrote its types and their exports: their tenant's room is its bound (AD8).
+        room = await self._room(stored.key) if bindings else None
         # One transaction: there is no workspace that is scheduled without its first objects, or the other way round.
-        await self._store.commit(
-            Update(stored.key, stored.revision, body), *(Create(Key(path, *place), made_) for place, made_ in made)
-        )
+        scheduled = Update(stored.key, stored.revision, body)
+        try:
+            await self._store.commit(scheduled, *(Create(Key(path, *place), made_) for place, made_ in made), room=room)
+        except Forbidden:
+            self._queue.add_later(stored.key, FULL_SECONDS)
+            shown = orjson.loads(stored.data)
+            told = defaultbindings.no_room(storedbytes.full(room.limit if room else 0), now=timestamp(time.time()))
+            if _tell(shown.setdefault("status", {}), told):
+                await self._store.commit(Update(stored.key, stored.revision, shown))
 
     async def _initialize(self, stored: Stored, body: Body, cluster: Stored) -> None:
         inside = orjson.loads(cluster.data)
@@ -235,12 +250,8 @@ class WorkspaceController:
             if not waiting:
                 kept = [name for name in status.get("initializers") or () if name != defaultbindings.INITIALIZER]
                 status["initializers"] = kept
-            known = [one for one in status.get("conditions") or () if one.get("type") == told["type"]]
-            if waiting and known and known[0].get("message") == told["message"]:
-                continue
-            others = [one for one in status.get("conditions") or () if one.get("type") != told["type"]]
-            status["conditions"] = [*others, told]
-            writes.append(Update(at.key, at.revision, shown))
+            if _tell(status, told) or not waiting:
+                writes.append(Update(at.key, at.revision, shown))
         if writes:
             await self._store.commit(*writes)
         return bool(writes)
@@ -324,6 +335,16 @@ class WorkspaceController:
     async def _delete_all(self, selection: Range) -> None:
         while items := (await self._store.list(selection, limit=_CHUNK)).items:
             await self._store.commit(*(Delete(item.key, item.revision, orjson.loads(item.data)) for item in items))
+
+
+def _tell(status: Body, told: Body) -> bool:
+    """Put a condition into a status; whether it was not known yet."""
+    conditions = status.get("conditions") or ()
+    known = [one for one in conditions if one.get("type") == told["type"]]
+    if known and all(known[0].get(field) == told[field] for field in ("status", "reason", "message")):
+        return False
+    status["conditions"] = [*(one for one in conditions if one.get("type") != told["type"]), told]
+    return True
 
 
 def _spec(body: Body) -> Body:

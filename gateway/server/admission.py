@@ -77,7 +77,7 @@ from kube.objects import fieldvalidation
 from kube.objects.defaults import fill_defaults
 from kube.requests.logicalclusters import ROOT
 from store.interface import Store
-from store.types import Event
+from store.types import Event, Key, Room
 
 
 def completed(attributes: Attributes, body: dict[str, Any], *, strict: bool = False) -> dict[str, Any]:
@@ -145,14 +145,14 @@ def build_admission(
     locks: KeyedLocks,
     namespace_quotas: NamespaceQuotas,
     hosts: Elsewhere,
-    stored_bytes: Callable[[str], Awaitable[int]],
+    room: Callable[[Key], Awaitable[Room | None]],
     workspace_depth: int,
     disabled: Sequence[str] = (),
 ) -> Admission:
     """The admission on a store.
 
     ``ensure`` makes the catalog of a logical cluster whole; ``namespace_quotas`` and ``hosts`` look into placed
-    namespaces; ``stored_bytes`` bounds what a tenant's objects take; ``disabled`` are the plug-ins of Kubernetes that are switched off.
+    namespaces; ``room`` tells what a tenant's objects may take; ``disabled`` are the plug-ins of Kubernetes that are switched off.
     """
 
     def namespaced(cluster: str) -> Sequence[tuple[str, str, str]]:
@@ -228,7 +228,7 @@ def build_admission(
         PodSecurity(store, configured.pod_security),
         TenantPolicyAdmission(policies),
         HostOwnership(claims),
-        StoredBytes(store, stored_bytes),
+        StoredBytes(store, room),
         validating_policies,
         validating_webhooks,
         quotas,

@@ -127,7 +127,7 @@ async def build_runtime(
             locks=write_locks,
             namespace_quotas=NamespaceQuotaReader(placements, clusters, tokens).quotas,
             hosts=IngressReader(placements, clusters, tokens).hosts,
-            stored_bytes=stored_bounds.of,
+            room=stored_bounds.room,
             workspace_depth=options.workspace_depth,
             disabled=options.disable_admission_plugins,
         )
@@ -221,6 +221,7 @@ async def build_runtime(
                     admission.tenant_quotas,
                     configured.refused_to_tenants,
                     suspensions,
+                    stored_bounds.room,
                     [
                         ("rights", rights.run),
                         ("opened", opened.run),

@@ -231,7 +231,7 @@ def _admission(store: Store, authorization: Any, catalogs: Catalogs) -> Admissio
         locks=KeyedLocks(),
         namespace_quotas=untold,
         hosts=unseen,
-        stored_bytes=StoredBounds(store, settings.TENANT_STORED_MEBIBYTES).of,
+        room=StoredBounds(store, settings.TENANT_STORED_MEBIBYTES).room,
         workspace_depth=WORKSPACE_DEPTH,
         disabled=(MutatingAdmissionWebhook.name, ValidatingAdmissionWebhook.name),
     )

@@ -52,7 +52,12 @@ def amount(size: int) -> Quantity:
     return parse_quantity(str(size))
 
 
-def no_room(group: str, resource: str, name: str, *, asked: int, used: int, limit: int) -> Forbidden:
+def full(limit: int) -> str:
+    """What is said where the product had something to write for a tenant and there is no room; the same until that changes."""
+    return f"the objects of the tenant may take no more bytes together ({NAME}={limit}){_REMEDY}"
+
+
+def no_room(group: str, resource: str, name: str, asked: int, used: int, *, limit: int) -> Forbidden:
     """The 403 for an object that grows by ``asked`` bytes where ``used`` of ``limit`` are taken."""
     hard, taken, wanted = ({NAME: amount(size)} for size in (limit, used, asked))
     try:

@@ -43,6 +43,14 @@ FINALIZER: Final = "apis.kcp.io/apibinding-finalizer"
 """Holds a deleted ``APIBinding`` until the objects of what it bound are gone."""
 
 SCHEMAS_MAX: Final = 100
+"""Of one export; and as many definitions one binding brings, whatever its export has named before."""
+
+BINDING_BYTES_MAX: Final = 8 << 20
+"""Of the definitions that one binding brings: they are the consumer's bytes, and its provider chooses them."""
+
+CLAIMS_BYTES_MAX: Final = 64 << 10
+"""Of what an export claims, for each binding of it says so too."""
+
 CLAIMS_MAX: Final = 100
 """Permission claims of one export, or of one binding."""
 

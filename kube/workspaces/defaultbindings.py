@@ -118,9 +118,17 @@ def unfinished(bindings: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def condition(waiting: Sequence[str], *, now: str) -> Body:
     """What a workspace says about the bindings that it began with."""
-    reason = "WaitingOnAPIBindings" if waiting else "Bound"
-    message = f"not in force yet: {', '.join(waiting)}" if waiting else ""
-    status = "False" if waiting else "True"
+    if not waiting:
+        return _condition("True", "Bound", "", now)
+    return _condition("False", "WaitingOnAPIBindings", f"not in force yet: {', '.join(waiting)}", now)
+
+
+def no_room(message: str, *, now: str) -> Body:
+    """What a workspace says that cannot begin for want of room for its bindings."""
+    return _condition("False", "QuotaExceeded", message, now)
+
+
+def _condition(status: str, reason: str, message: str, now: str) -> Body:
     return {"type": CONDITION, "status": status, "reason": reason, "message": message, "lastTransitionTime": now}
 
 

@@ -13,9 +13,7 @@ import orjson
 import psycopg
 import pytest
 
-from gateway.controllers.apibindings import BindingController
 from gateway.controllers.definitions import DefinitionController
-from gateway.controllers.workspaces import WorkspaceController
 from gateway.http.certificates import prepare
 from gateway.options import Options
 from gateway.process.runtime import Runtime
@@ -25,7 +23,7 @@ from store.garbagecollection import FOREGROUND, ORPHAN, GarbageCollector
 from store.types import Create, Key
 from tenants.clusters.objects import NAMESPACE
 from tests.databases import OWNER, migrated, url_of
-from tests.gateway.test_fair_controllers import DELETED, _binding, _definition, _namespace, _workspace
+from tests.gateway.test_fair_controllers import DELETED, _binding, _bindings, _definition, _namespace, _tree, _workspace
 
 SPACE, PLACE, OURS = "root:acme", "team", "tenant-0123456789abcdef"
 Made = tuple[Key, dict[str, Any]]
@@ -135,12 +133,6 @@ def lifecycle(runtime: Runtime) -> GarbageCollector:
     )
 
 
-def tree(runtime: Runtime) -> WorkspaceController:
-    return WorkspaceController(
-        runtime.store, runtime.options.database_url, "https://127.0.0.1", runtime.suspensions.holds
-    )
-
-
 DELETIONS: dict[str, tuple[Callable[[Runtime], Any], Callable[[], list[Made]], tuple[str, ...]]] = {
     "an owner is gone": (lifecycle, lambda: [config_map("left", "gone")], ("", PLACE)),
     "one of two owners is gone": (lifecycle, lambda: [owner("there"), config_map("l", "gone", "there")], ("", PLACE)),
@@ -160,12 +152,8 @@ DELETIONS: dict[str, tuple[Callable[[Runtime], Any], Callable[[], list[Made]], t
         of_a_kind,
         ("", PLACE),
     ),
-    "a binding ends": (
-        lambda runtime: BindingController(runtime.store, runtime.suspensions.holds),
-        of_a_binding,
-        ("",),
-    ),
-    "a workspace ends": (tree, of_a_workspace, ("",)),
+    "a binding ends": (_bindings, of_a_binding, ("",)),
+    "a workspace ends": (_tree, of_a_workspace, ("",)),
 }
 
 

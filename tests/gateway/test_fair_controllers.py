@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import pytest
 
+from access.tenantlimits import StoredBounds
 from gateway.controllers.apibindings import BindingController
 from gateway.controllers.definitions import DefinitionController
 from gateway.controllers.workspaces import WorkspaceController
@@ -80,15 +81,21 @@ def _lifecycle(runtime: Runtime) -> GarbageCollector:
 
 
 def _tree(runtime: Runtime) -> WorkspaceController:
+    room = StoredBounds(runtime.store, runtime.options.stored_mebibytes).room
     return WorkspaceController(
-        runtime.store, runtime.options.database_url, "https://127.0.0.1", runtime.suspensions.holds
+        runtime.store, runtime.options.database_url, "https://127.0.0.1", runtime.suspensions.holds, room
     )
+
+
+def _bindings(runtime: Runtime) -> BindingController:
+    room = StoredBounds(runtime.store, runtime.options.stored_mebibytes).room
+    return BindingController(runtime.store, runtime.suspensions.holds, room)
 
 
 CASES: list[tuple[str, Callable[..., tuple[Key, dict[str, Any]]], Callable[[Runtime], Any], dict[str, Any]]] = [
     ("workspaces made", _workspace, _tree, {}),
     ("workspaces deleted", _workspace, _tree, DELETED),
-    ("bindings", _binding, lambda runtime: BindingController(runtime.store, runtime.suspensions.holds), {}),
+    ("bindings", _binding, _bindings, {}),
     (
         "definitions deleted",
         _definition,

@@ -55,14 +55,14 @@ def filled(name: str, kilobytes: int, **metadata: Any) -> dict[str, Any]:
     return config_map(name, {"filling": "x" * (kilobytes * KILO)}, **metadata)
 
 
-def taken(server: Server, tenant: str) -> tuple[int, int]:
-    """What is counted, and what is there."""
+def taken(server: Server, tenant: str, *, below: bool = False) -> tuple[int, int]:
+    """What is counted, and what is there; in the workspaces below its space, too."""
     with psycopg.connect(server.database) as connection:
         # One statement sees one moment: controllers put back what a deletion of all took with it.
         found = connection.execute(
-            "SELECT (SELECT coalesce(sum(bytes), 0) FROM store_space WHERE space = %(space)s),"
-            " (SELECT coalesce(sum(octet_length(data)), 0) FROM store_object WHERE space = %(space)s)",
-            {"space": f"root:{tenant}"},
+            "SELECT (SELECT coalesce(sum(bytes), 0) FROM store_space WHERE space = %(space)s OR space LIKE %(below)s),"
+            " (SELECT coalesce(sum(octet_length(data)), 0) FROM store_object WHERE space = %(space)s OR space LIKE %(below)s)",
+            {"space": f"root:{tenant}", "below": f"root:{tenant}:%" if below else ""},
         ).fetchone()
         counted, there = found or (0, 0)
         return int(counted), int(there)
@@ -191,29 +191,39 @@ def test_operators_are_not_refused_and_the_product_is_not_but_both_count(
         assert small.admin.delete(f"{MAPS}/{name}").status == 200
 
 
+def tier_of(server: Server, tenant: str) -> Key:
+    """The tier of a tenant's namespaces, of its own."""
+    key = Key(ROOT, *TIER_LIMITS, "", f"tier-{tenant}")
+    annotated = {"metadata": {"annotations": {DEFAULT_TIER: key.name}}}
+    assert server.admin.patch(f"/api/v1/tenants/{tenant}", annotated).status == 200
+    return key
+
+
+async def says(server: Server, tier: Key, rules: dict[str, int]) -> None:
+    async with Engine(server.database) as store:
+        there = await store.get(tier)
+        body = {"metadata": {"name": tier.name}, "rules": rules}
+        await store.commit(Create(tier, body) if there is None else Update(tier, there.revision, body))
+
+
 def test_the_bound_of_a_tier_reaches_every_process_and_leaves_with_it(
     small: Server, tenant: str, owner: Caller
 ) -> None:
     assert full(owner).status == 403
-    key = Key(ROOT, *TIER_LIMITS, "", f"roomy-{tenant}")
-    annotated = {"metadata": {"annotations": {DEFAULT_TIER: key.name}}}
-    assert small.admin.patch(f"/api/v1/tenants/{tenant}", annotated).status == 200
+    key = tier_of(small, tenant)
 
-    async def say(rules: dict[str, int]) -> None:
-        async with Engine(small.database) as store:
-            there = await store.get(key)
-            body = {"metadata": {"name": key.name}, "rules": rules}
-            await store.commit(Create(key, body) if there is None else Update(key, there.revision, body))
+    def say(rules: dict[str, int]) -> None:
+        asyncio.run(says(small, key, rules))
 
     def written(name: str) -> list[int]:
         return [owner.post(MAPS, filled(f"{name}{number}", 50)).status for number in range(6)]
 
-    asyncio.run(say({"stored_mebibytes": 3}))
+    say({"stored_mebibytes": 3})
     assert eventually(lambda: owner.post(MAPS, filled("first", 100)).status == 201)
     assert eventually(lambda: written(uuid4().hex[:6]) == [201] * 6)
-    asyncio.run(say({"read_qps": 1_000_000}))
+    say({"read_qps": 1_000_000})
     assert eventually(lambda: written(uuid4().hex[:6]) == [403] * 6)
-    asyncio.run(say({"stored_mebibytes": 0}))
+    say({"stored_mebibytes": 0})
     assert eventually(lambda: written(uuid4().hex[:6]) == [201] * 6)
 
 

@@ -18,7 +18,9 @@ from kube.requests.status import Cause
 from kube.workspaces.apiexports import (
     ANNOTATIONS,
     BINDING,
+    BINDING_BYTES_MAX,
     BINDINGS,
+    CLAIMS_BYTES_MAX,
     EXPORTS,
     FINALIZER,
     SCHEMAS,
@@ -83,7 +85,7 @@ class ApiBindings(NoopPlugin):
         elif key == SCHEMAS:
             self._judge_schema(attributes, attributes.object)
         elif key == EXPORTS:
-            _judge_export(attributes, attributes.object)
+            await self._judge_export(attributes, attributes.object)
         elif key == BINDINGS:
             await self._judge_binding(attributes, attributes.object)
         return ()
@@ -95,6 +97,30 @@ class ApiBindings(NoopPlugin):
                 raise _invalid(attributes, invalid("spec", "", "field is immutable"))
         elif causes := schema_causes(body, self._definitions()):
             raise _invalid(attributes, *causes)
+
+    async def _judge_export(self, attributes: Attributes, body: Body) -> None:
+        spec = body.get("spec") or {}
+        names, claims = spec.get("latestResourceSchemas") or [], spec.get("permissionClaims") or []
+        if len(names) > SCHEMAS_MAX or len(set(names)) < len(names):
+            too_many = invalid("spec.latestResourceSchemas", len(names), f"at most {SCHEMAS_MAX}, each once")
+            raise _invalid(attributes, too_many)
+        policy = spec.get("maximalPermissionPolicy")
+        if policy is not None and (policy or {}).get("local") is None:
+            raise _invalid(attributes, forbidden("spec.maximalPermissionPolicy", "only local is known"))
+        if causes := claim_causes(claims, answered=False):
+            raise _invalid(attributes, *causes)
+        if attributes.old is not None and attributes.old.get("spec") == spec:
+            return
+        # Schemas may come later: what a binding may bring is looked at again where it is brought.
+        keys = [Key(attributes.cluster, *SCHEMAS, "", name) for name in names]
+        schemas = [await self._store.get(key, cached=True) for key in keys]
+        size = sum(len(stored.data) for stored in schemas if stored is not None)
+        for field, taken, most in (
+            ("latestResourceSchemas", size, BINDING_BYTES_MAX),
+            ("permissionClaims", len(orjson.dumps(claims)), CLAIMS_BYTES_MAX),
+        ):
+            if taken > most:
+                raise _invalid(attributes, invalid(f"spec.{field}", taken, f"a binding may bring {most} bytes of them"))
 
     async def _judge_binding(self, attributes: Attributes, body: Body) -> None:
         cluster, principal = attributes.cluster, attributes.principal
@@ -136,18 +162,6 @@ async def identity_at(store: Store, path: str, name: str) -> str:
     """The identity of the export of this name, empty where there is none."""
     stored = await store.get(Key(path, *EXPORTS, "", name), cached=True) if is_valid(path) else None
     return identity_of(orjson.loads(stored.data)) if stored else ""
-
-
-def _judge_export(attributes: Attributes, body: Body) -> None:
-    names = (body.get("spec") or {}).get("latestResourceSchemas") or []
-    if len(names) > SCHEMAS_MAX or len(set(names)) < len(names):
-        too_many = invalid("spec.latestResourceSchemas", len(names), f"at most {SCHEMAS_MAX}, each once")
-        raise _invalid(attributes, too_many)
-    policy = (body.get("spec") or {}).get("maximalPermissionPolicy")
-    if policy is not None and (policy or {}).get("local") is None:
-        raise _invalid(attributes, forbidden("spec.maximalPermissionPolicy", "only local is known"))
-    if causes := claim_causes((body.get("spec") or {}).get("permissionClaims") or (), answered=False):
-        raise _invalid(attributes, *causes)
 
 
 def _judge_definition(attributes: Attributes) -> None:
