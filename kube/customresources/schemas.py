@@ -71,6 +71,10 @@ class _Properties(Mapping[str, Schema]):
     def __len__(self) -> int:
         return len(self._source)
 
+    def defaulted(self) -> tuple[str, ...]:
+        """The names of those that have a default. No schema is linked for it."""
+        return tuple(name for name, each in self._source.items() if isinstance(each, Mapping) and "default" in each)
+
 
 def _node(source: Mapping[str, Any], definitions: Definitions, *, embedded: bool = False) -> Schema:
     embedded = embedded or bool(source.get("x-kubernetes-embedded-resource"))
@@ -122,6 +126,20 @@ _PUT_IN: Final = 128
 """Bytes that a default counts for beside its own: putting it in takes time, however short it is."""
 
 
+def _defaulted(schema: Schema) -> tuple[str, ...]:
+    """The names of the properties of a schema that have a default, worked out once."""
+    names: tuple[str, ...] | None = schema.kept.get("defaulted")
+    if names is None:
+        own = schema.properties
+        names = (
+            own.defaulted()
+            if isinstance(own, _Properties)
+            else tuple(name for name, child in own.items() if child.default is not MISSING)
+        )
+        schema.kept["defaulted"] = names
+    return names
+
+
 class _Filling:
     def __init__(self, room: int) -> None:
         self._room, self._left = room, room
@@ -136,23 +154,19 @@ class _Filling:
         return value
 
     def _object(self, value: dict[str, Any], schema: Schema) -> dict[str, Any]:
+        # It costs what the value holds, and what is put in: of the fields that a schema has there may be thousands.
         filled: dict[str, Any] = {}
-        for name, child in schema.properties.items():
-            present = value.get(name, MISSING)
-            if child.default is not MISSING and (present is MISSING or (present is None and not child.nullable)):
-                present = child.default
+        for name in _defaulted(schema):
+            child, present = schema.properties[name], value.get(name, MISSING)
+            if present is MISSING or (present is None and not child.nullable):
                 self._take(child)
-            if present is MISSING:
-                continue
-            below = self.value(present, child)
-            if below is not value.get(name, MISSING):
-                filled[name] = below
-        if schema.additional is not None:
-            for name, present in value.items():
-                if name not in schema.properties:
-                    below = self.value(present, schema.additional)
-                    if below is not present:
-                        filled[name] = below
+                filled[name] = self.value(child.default, child)
+        for name, present in value.items():
+            below_it = schema.properties.get(name, schema.additional)
+            if below_it is not None and name not in filled:
+                below = self.value(present, below_it)
+                if below is not present:
+                    filled[name] = below
         return {**value, **filled} if filled else value
 
     def _take(self, schema: Schema) -> None:

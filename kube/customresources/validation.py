@@ -7,6 +7,7 @@ come after.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any, Final
@@ -158,7 +159,7 @@ def _number(schema: Schema, value: float, path: str) -> Iterator[Cause]:
     elif schema.type == "number" and schema.format == "float" and abs(value) > _FLOAT_MAX:
         yield _unplaced(f"Checked value must be of type number with format float in {path}")
     low, high, step = rules.get("minimum"), rules.get("maximum"), rules.get("multipleOf")
-    if step and abs(value / step - round(value / step)) > 1e-9:
+    if step and not _is_multiple(value, step):
         yield invalid(path, value, f"{path} in body should be a multiple of {_plain(step)}")
     if low is not None and (value < low or (rules.get("exclusiveMinimum") and value == low)):
         words = "greater than" if rules.get("exclusiveMinimum") else "greater than or equal to"
@@ -166,6 +167,11 @@ def _number(schema: Schema, value: float, path: str) -> Iterator[Cause]:
     if high is not None and (value > high or (rules.get("exclusiveMaximum") and value == high)):
         words = "less than" if rules.get("exclusiveMaximum") else "less than or equal to"
         yield invalid(path, value, f"{path} in body should be {words} {_plain(high)}")
+
+
+def _is_multiple(value: float, step: float) -> bool:
+    times = value / step
+    return math.isfinite(times) and abs(times - round(times)) <= 1e-9
 
 
 def _list(schema: Schema, items: list[Any], path: str) -> Iterator[Cause]:

@@ -151,7 +151,7 @@ def _custom_causes(
     causes = before + found + _scale_causes(resource, version, new)
     rules = None if schema is None else rules_of(schema)
     if rules is not None:
-        if bounded and not any(cause.reason in _BLOCKING for cause in causes):
+        if not causes or (bounded and not any(cause.reason in _BLOCKING for cause in causes)):
             causes += violations(rules, new, old)
         else:
             causes.append(_UNCHECKED)

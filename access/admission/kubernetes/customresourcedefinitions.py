@@ -63,7 +63,7 @@ class CustomResourceDefinitions(NoopPlugin):
         )
         if causes:
             raise invalid_object(attributes.resource.group, attributes.resource.kind, attributes.name, causes)
-        before = unknown_formats(old) if old is not None else ()
+        before = frozenset(unknown_formats(old)) if old is not None else frozenset()
         new = [name for name in unknown_formats(body) if name not in before]
         attributes.warnings.extend(f'unrecognized format "{name}"' for name in new)
         listing = await self._store.list(
