@@ -53,6 +53,13 @@ class Accepted:
     """What was asked, and the version of the export."""
     said: Mapping[Key, tuple[int, Selected]] = field(compare=False)
     """What each binding says, at which revision."""
+    by_key: bool = field(init=False, compare=False)
+    """Whether the key of an object alone decides: asked for each object, found in all answers once."""
+
+    def __post_init__(self) -> None:
+        """Find out what follows from the answers."""
+        labelled = self.claims.labels or any(answer.labels for answer in self.answers.values())
+        object.__setattr__(self, "by_key", not labelled)
 
     def __bool__(self) -> bool:
         """Whether anybody has accepted any of it."""
@@ -62,11 +69,6 @@ class Accepted:
     def spaces(self) -> Sequence[str]:
         """The logical clusters in which any of it is accepted, in order."""
         return sorted(self.answers)
-
-    @property
-    def by_key(self) -> bool:
-        """Whether the key of an object alone decides."""
-        return not self.claims.labels and not any(answer.labels for answer in self.answers.values())
 
     def places(self, key: Key) -> bool:
         """Whether an object can be reached, by its key alone."""

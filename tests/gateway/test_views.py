@@ -27,7 +27,7 @@ from kube.workspaces.apiexports import BINDINGS, EXPORTS
 from store.postgresql.dedicatedconnection import ConnectionPool
 from store.types import AllSpaces, Create, Delete, Key, Update
 from tests.databases import migrated
-from tests.gateway.loopturns import Decodings
+from tests.gateway.loopturns import Decodings, LoopTurns
 
 OWNER = Principal(name="olga", groups=("system:authenticated",), tenant="prov", authenticator="test")
 SECRETS = {"group": "", "resource": "secrets", "all": True}
@@ -114,6 +114,18 @@ class Decoded(Decodings):
     def _count(self, frame: FrameType, event: str, called: object) -> None:
         super()._count(frame, event, called)
         self.all += self._counts(event, called)
+
+
+class Steps(LoopTurns):
+    """Counts the steps in a module, those of its generators too."""
+
+    def __init__(self, module: str) -> None:
+        super().__init__()
+        self.module = module
+        self.all = 0
+
+    def _count(self, frame: FrameType, event: str, called: object) -> None:
+        self.all += event == "call" and frame.f_globals.get("__name__") == self.module
 
 
 @pytest.fixture
@@ -244,3 +256,21 @@ async def test_what_consumers_hold_is_charged_and_read_in_turns(
     with charges(runtime, monkeypatch) as costs, decoded.counting():
         assert len(names(await view(runtime))) == OTHERS
     assert sum(costs) > OTHERS
+
+
+async def test_an_object_costs_the_same_however_many_consumers_there_are(runtime: Runtime) -> None:
+    """Each is held against what its own consumer says."""
+    costs = []
+    for number in range(OTHERS):
+        await bound(runtime, f"root:c-{number:02}")
+        if number in (0, OTHERS - 1):
+            before = len(names(await view(runtime)))
+            few, many = Steps("gateway.resources.consumers"), Steps("gateway.resources.consumers")
+            with few.counting():
+                await view(runtime)
+            for further in range(OTHERS):
+                await secret(runtime, "root:c-00", f"{number}-{further}")
+            with many.counting():
+                assert len(names(await view(runtime))) == before + OTHERS
+            costs.append(many.all - few.all)
+    assert costs[0] == costs[1] > 0
