@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import orjson
 
@@ -18,14 +18,22 @@ _PAGE: Final = 500
 _TOGETHER_BYTES: Final = 64 * 1024
 """Bytes of objects that are read before others get a turn: about 2 ms."""
 
-_NONE: Final[Mapping[Key, int]] = MappingProxyType({})
+
+class Noted(NamedTuple):
+    """What is known of an object without reading it: its revision, and its size in bytes."""
+
+    revision: int
+    size: int
+
+
+_NONE: Final[Mapping[Key, Noted]] = MappingProxyType({})
 
 
 class ObjectIndex(Generic[M]):
     """The objects by what ``mark`` says of each; ``None`` is for one that nobody asks for.
 
-    Nothing is read before the first question. Of an object its key, its mark and its revision are kept, which is less than
-    it takes in the store itself.
+    Nothing is read before the first question. Of an object its key, its mark, its revision and its size are kept, which is
+    less than it takes in the store itself.
     """
 
     def __init__(self, store: Reader, resource: tuple[str, str], mark: Callable[[Mapping[str, Any]], M | None]) -> None:
@@ -33,18 +41,18 @@ class ObjectIndex(Generic[M]):
         self._resource = resource
         self._mark = mark
         self._marks: dict[Key, M] = {}
-        self._revisions: dict[M, dict[Key, int]] = {}
+        self._noted: dict[M, dict[Key, Noted]] = {}
         self._lock = asyncio.Lock()
         self._complete = False
         self._heard: dict[Key, int] | None = None
         """What the log has brought while all of them are read, with its revisions."""
 
-    async def bearing(self, mark: M) -> Mapping[Key, int]:
-        """The objects with a mark, and the revision of each: to be read, not kept."""
+    async def bearing(self, mark: M) -> Mapping[Key, Noted]:
+        """The objects with a mark: to be read, not kept."""
         while not self._complete:
             async with self._lock:
                 await self._load()
-        return self._revisions.get(mark, _NONE)
+        return self._noted.get(mark, _NONE)
 
     def on_events(self, events: Sequence[Event]) -> None:
         """Keep what is known right; called by the store with every batch of its log."""
@@ -55,24 +63,25 @@ class ObjectIndex(Generic[M]):
                 if self._heard is not None:
                     self._heard[event.key] = event.revision
                 gone = event.type is EventType.DELETED
-                self._take(event.key, event.revision, None if gone else self._mark(orjson.loads(event.data)))
+                noted = Noted(event.revision, len(event.data))
+                self._take(event.key, noted, None if gone else self._mark(orjson.loads(event.data)))
 
     def forget(self) -> None:
         """Read all of them anew: the log does not continue where this process stopped."""
         self._complete, self._heard = False, None
         self._marks.clear()
-        self._revisions.clear()
+        self._noted.clear()
 
-    def _take(self, key: Key, revision: int, mark: M | None) -> None:
+    def _take(self, key: Key, noted: Noted, mark: M | None) -> None:
         before = self._marks.pop(key, None)
         if before is not None:
-            known = self._revisions[before]
+            known = self._noted[before]
             del known[key]
             if not known:
-                del self._revisions[before]
+                del self._noted[before]
         if mark is not None:
             self._marks[key] = mark
-            self._revisions.setdefault(mark, {})[key] = revision
+            self._noted.setdefault(mark, {})[key] = noted
 
     async def _load(self) -> None:
         if self._complete:
@@ -90,7 +99,7 @@ class ObjectIndex(Generic[M]):
                         size = len(data)
                     # What has been heard of it since is newer.
                     if self._heard is heard and heard.get(key, 0) < revision:
-                        self._take(key, revision, self._mark(orjson.loads(data)))
+                        self._take(key, Noted(revision, len(data)), self._mark(orjson.loads(data)))
                 if not listing.remaining:
                     self._complete = self._heard is heard
                     return

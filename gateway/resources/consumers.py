@@ -6,7 +6,7 @@ What a view of an export costs is what its own consumers hold: nothing is looked
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -21,9 +21,9 @@ from kube.workspaces.apiexports import (
     identity_of,
 )
 from kube.workspaces.types import reference
-from store.interface import Reader
-from store.objectindex import ObjectIndex
-from store.types import Event, Key, Stored
+from store.engine import Engine
+from store.objectindex import Noted, ObjectIndex
+from store.types import Event, Key, Range, Stored
 
 Body = dict[str, Any]
 
@@ -31,7 +31,10 @@ _TOGETHER_BYTES: Final = 64 * 1024
 """Bytes of bindings that are read before others get a turn: about 2 ms."""
 
 _TOGETHER: Final = 256
-"""Bindings that are looked up before others get a turn."""
+"""Bindings that are looked up at once."""
+
+_ASKED_BYTES: Final = 1024 * 1024
+"""Bytes of bindings that are asked for at once."""
 
 
 class Wanted(NamedTuple):
@@ -53,6 +56,13 @@ class Accepted:
     """What was asked, and the version of the export."""
     said: Mapping[Key, tuple[int, Selected]] = field(compare=False)
     """What each binding says, at which revision."""
+    by_key: bool = field(init=False, compare=False)
+    """Whether the key of an object alone decides: asked for each object, found in all answers once."""
+
+    def __post_init__(self) -> None:
+        """Find out what follows from the answers."""
+        labelled = self.claims.labels or any(answer.labels for answer in self.answers.values())
+        object.__setattr__(self, "by_key", not labelled)
 
     def __bool__(self) -> bool:
         """Whether anybody has accepted any of it."""
@@ -62,11 +72,6 @@ class Accepted:
     def spaces(self) -> Sequence[str]:
         """The logical clusters in which any of it is accepted, in order."""
         return sorted(self.answers)
-
-    @property
-    def by_key(self) -> bool:
-        """Whether the key of an object alone decides."""
-        return not self.claims.labels and not any(answer.labels for answer in self.answers.values())
 
     def places(self, key: Key) -> bool:
         """Whether an object can be reached, by its key alone."""
@@ -104,7 +109,7 @@ class Consumers:
     resources: Final = (BINDINGS, EXPORTS)
     """What ``on_events`` looks at."""
 
-    def __init__(self, store: Reader) -> None:
+    def __init__(self, store: Engine) -> None:
         self._store = store
         self._bindings = ObjectIndex(store, BINDINGS, _export_of)
         self._exports = ObjectIndex(store, EXPORTS, lambda body: identity_of(body) or None)
@@ -121,47 +126,69 @@ class Consumers:
 
     async def exports_of(self, identity: str) -> Sequence[Stored]:
         """The export of an identity; none that has another."""
-        return await self._read(list(await self._exports.bearing(identity)))
+        found = [await self._store.get(key, cached=True) for key in list(await self._exports.bearing(identity))]
+        return [stored for stored in found if stored is not None]
 
     async def accepted(self, at: Key, export: Body, wanted: Wanted, look: Look, *, cluster: str = "") -> Accepted:
         """What bindings to the export ``at`` this key accept of its claims; of one ``cluster`` where it is named."""
-        of_export = await self._bindings.bearing((at.space, at.name))
-        bindings = {key: revision for key, revision in of_export.items() if cluster in ("", key.space)}
+        bindings = await self._bindings_to(at, cluster)
         question, known = (wanted, export["metadata"]["resourceVersion"]), look.known
         if known is not None and known.question == question:
             claims = known.claims
-            said = {key: one for key, one in known.said.items() if bindings.get(key) == one[0]}
+            said = {key: one for key, one in known.said.items() if key in bindings and bindings[key].revision == one[0]}
             if said.keys() == bindings.keys() == known.said.keys():
                 return known
         else:
             claims, said = claimed(export, **wanted._asdict()), {}
-        items = await self._read([key for key in bindings if key not in said]) if claims else ()
-        look.charge(sum(len(item.data) for item in items))
+        unread = {key: noted for key, noted in bindings.items() if key not in said} if claims else {}
+        look.charge(sum(noted.size for noted in unread.values()))
         size = 0
-        for item in items:
-            size += len(item.data)
-            if size > _TOGETHER_BYTES:
-                await asyncio.sleep(0)
-                size = len(item.data)
-            said[item.key] = bindings[item.key], _answer(decoded(item.data), export, wanted)
+        for keys in _together(unread):
+            for item in await self._current(keys):
+                size += len(item.data)
+                if size > _TOGETHER_BYTES:
+                    await asyncio.sleep(0)
+                    size = len(item.data)
+                # Where it is newer than what was noted, it is read again once that has been heard of.
+                said[item.key] = unread[item.key].revision, _answer(decoded(item.data), export, wanted)
         answers: dict[str, Selected] = {}
-        for key in sorted(said):
+        for number, key in enumerate(sorted(said), 1):
+            if number % _TOGETHER == 0:
+                await asyncio.sleep(0)
             both = said[key][1] | answers.get(key.space, Selected())
             # Each object is held against all of them: of what many bindings of one consumer say together no more is heard.
             if both and len(both.labels) <= CLAIMS_MAX:
                 answers[key.space] = both
         return Accepted(claims, answers, question, said)
 
-    async def _read(self, keys: Iterable[Key]) -> Sequence[Stored]:
-        """Those that are there."""
-        found = []
-        for number, key in enumerate(keys, 1):
-            if number % _TOGETHER == 0:
-                await asyncio.sleep(0)
-            stored = await self._store.get(key, cached=True)
-            if stored is not None:
-                found.append(stored)
-        return found
+    async def _bindings_to(self, at: Key, cluster: str) -> Mapping[Key, Noted]:
+        """Those to an export; in one cluster its own are looked at, not those of all consumers."""
+        if not cluster:
+            return dict(await self._bindings.bearing((at.space, at.name)))
+        own = (await self._store.list(Range(cluster, *BINDINGS), cached=True)).items
+        of_export = await self._bindings.bearing((at.space, at.name))
+        return {key: of_export[key] for key, _, _ in own if key in of_export}
+
+    async def _current(self, keys: Sequence[Key]) -> Sequence[Stored]:
+        """Those that are there, after a turn for others."""
+        await asyncio.sleep(0)
+        held = [stored for stored in map(self._store.peek, keys) if stored is not None]
+        away = {*keys}.difference([stored.key for stored in held])
+        # Each is of another space: to load all of what those hold, one after the other, would cost far more.
+        return [*held, *(await self._store.current([*away])).values()] if away else held
+
+
+def _together(bindings: Mapping[Key, Noted]) -> Iterator[Sequence[Key]]:
+    """What is looked up at once."""
+    keys, size = list[Key](), 0
+    for key, noted in bindings.items():
+        if keys and (len(keys) == _TOGETHER or size + noted.size > _ASKED_BYTES):
+            yield keys
+            keys, size = [], 0
+        keys.append(key)
+        size += noted.size
+    if keys:
+        yield keys
 
 
 def _export_of(binding: Mapping[str, Any]) -> tuple[str, str] | None:

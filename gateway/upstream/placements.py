@@ -6,6 +6,7 @@ placement means the workspace by its UID: whatever comes later under the same na
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,9 @@ from tenants.clusters.objects import CLUSTER_LABEL, WORKSPACE_LABEL, tier_of_nam
 
 _MARK: Final = CLUSTER_LABEL.encode()
 _REMEMBERED: Final = 16_384
+
+_PAGE: Final = 500
+"""Namespaces that are looked at before others get a turn."""
 
 _KEPT: Final = frozenset({(GROUP, "roles"), (GROUP, "rolebindings")})
 """What the store keeps of placed namespaces for deciding by (``placedrights``): the objects themselves are on the cluster."""
@@ -69,6 +73,8 @@ class Placements:
         """Namespaces, by their spaces, that are not placed; of which nothing has been heard since that was seen."""
         self._placed: set[tuple[str, str]] = set()
         """Those that are, of all that was learnt and heard of: as many as there are workspaces on clusters."""
+        self._learnt: set[str | None] = set()
+        """The spaces of which those are all that are placed; with ``None`` among them, every space."""
         self._come: Counter[str] = Counter()
         self.on_come: Callable[[str], None] = lambda _: None
         """Called with the space in which a placed namespace has come into use."""
@@ -109,6 +115,8 @@ class Placements:
         self._kept.clear()
         self._known.clear()
         self._placed.clear()
+        # Whoever is learning does not continue in another history.
+        self._learnt = set()
 
     def _remembered(self, stored: Stored) -> Placement | None:
         place = (stored.key.space, stored.key.name)
@@ -133,16 +141,34 @@ class Placements:
     ) -> ScopeFilter | None:
         """What of a group and plural the store's own lists and watches show, of what they may show anyway.
 
-        Of these spaces, ``None`` for all. Who filters asks nobody: what is placed is learnt before, and heard of from then on.
+        Of these spaces, ``None`` for all. Who filters asks nobody: what is placed is learnt before, once, and heard of from
+        then on.
         """
         if kind not in _KEPT:
             return among
-        everywhere: Sequence[Range | AllSpaces] = [AllSpaces(*NAMESPACES)]
-        for namespaces in everywhere if spaces is None else [Range(space, *NAMESPACES) for space in spaces]:
-            for stored in (await self._store.list(namespaces, cached=True)).items:
-                if placement_in(stored.data, stored.key) is not None:
-                    self._placed.add((stored.key.space, stored.key.name))
+        for space in {None} if spaces is None else {*spaces} - self._learnt:
+            await self._learn(space)
         return _OutsidePlaced(self, among)
+
+    async def _learn(self, space: str | None) -> None:
+        """Find what is placed in a space, ``None`` for all of them, unless that has been found."""
+        while self._learnt.isdisjoint((space, None)):
+            learnt, after = self._learnt, None
+            if len(learnt) >= _REMEMBERED:
+                space = None
+            namespaces = AllSpaces(*NAMESPACES) if space is None else Range(space, *NAMESPACES)
+            while learnt is self._learnt:
+                # A page is as this process has heard it at this moment, and taken in before it hears more.
+                page = await self._store.list(namespaces, cached=True, after=after, limit=_PAGE)
+                for stored in page.items:
+                    if placement_in(stored.data, stored.key) is not None:
+                        self._placed.add((stored.key.space, stored.key.name))
+                await asyncio.sleep(0)
+                if not page.remaining:
+                    learnt.add(space)
+                    break
+                last = page.items[-1].key
+                after = (last.space, last.namespace, last.name)
 
     def is_placed(self, space: str, namespace: str) -> bool:
         """Whether a namespace is placed, as far as this process knows without asking."""

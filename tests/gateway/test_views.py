@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,14 +19,17 @@ from gateway.http.errors import render
 from gateway.http.messages import Request, Response
 from gateway.options import Options
 from gateway.process.runtime import Runtime
+from gateway.resources import consumers
 from gateway.resources.consumers import Look, Wanted
 from gateway.server.assembly import build_runtime
 from kube.authentication.identity import Principal
 from kube.requests.requestinfo import parse, resolve
 from kube.requests.status import StatusError
 from kube.workspaces.apiexports import BINDINGS, EXPORTS
+from store.engine import Engine
 from store.postgresql.dedicatedconnection import ConnectionPool
-from store.types import AllSpaces, Create, Delete, Key, Update
+from store.postgresql.statements import CURRENT
+from store.types import AllSpaces, Create, Delete, Key, Stored, Update
 from tests.databases import migrated
 from tests.gateway.loopturns import Decodings
 
@@ -75,9 +79,9 @@ async def secret(runtime: Runtime, space: str, name: str, size: int = 10) -> Non
     await runtime.store.commit(Create(Key(space, "", "secrets", "default", name), body))
 
 
-async def view(runtime: Runtime, resource: str = "secrets", more: str = "") -> Response:
+async def view(runtime: Runtime, resource: str = "secrets", more: str = "", cluster: str = "*") -> Response:
     """Behind authorization."""
-    path = f"/services/apiexport/{PROVIDER}/x/clusters/*/api/v1/{resource}"
+    path = f"/services/apiexport/{PROVIDER}/x/clusters/{cluster}/api/v1/{resource}"
     parsed = parse("GET", path.encode(), more.encode())
     request = Request(
         principal=OWNER,
@@ -114,6 +118,29 @@ class Decoded(Decodings):
     def _count(self, frame: FrameType, event: str, called: object) -> None:
         super()._count(frame, event, called)
         self.all += self._counts(event, called)
+
+
+class Steps:
+    """Counts the steps of the interpreter in the module that is asked what consumers accept."""
+
+    def __init__(self) -> None:
+        self.all = 0
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        before = sys.gettrace()
+        sys.settrace(self._traced)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+
+    def _traced(self, frame: FrameType, event: str, argument: object) -> Any:
+        if frame.f_globals.get("__name__") != consumers.__name__:
+            return None
+        frame.f_trace_opcodes = True
+        self.all += event == "opcode"
+        return self._traced
 
 
 @pytest.fixture
@@ -244,3 +271,119 @@ async def test_what_consumers_hold_is_charged_and_read_in_turns(
     with charges(runtime, monkeypatch) as costs, decoded.counting():
         assert len(names(await view(runtime))) == OTHERS
     assert sum(costs) > OTHERS
+
+
+async def test_an_object_costs_the_same_however_many_consumers_there_are(runtime: Runtime) -> None:
+    """Each is held against what its own consumer says."""
+    costs = []
+    for number in range(OTHERS):
+        await bound(runtime, f"root:c-{number:02}")
+        if number in (0, OTHERS - 1):
+            before = len(names(await view(runtime)))
+            few, many = Steps(), Steps()
+            with few.counting():
+                await view(runtime)
+            for further in range(OTHERS):
+                await secret(runtime, "root:c-00", f"{number}-{further}")
+            with many.counting():
+                assert len(names(await view(runtime))) == before + OTHERS
+            costs.append(many.all - few.all)
+    assert costs[0] == costs[1] > 0
+
+
+async def test_who_looks_into_one_cluster_looks_at_no_other(runtime: Runtime) -> None:
+    """As a request and as the rights of a stream are looked at again, however many consumers there are."""
+    stored = await runtime.store.get(at := Key(PROVIDER, *EXPORTS, "", "x"))
+    assert stored is not None
+    export, wanted, costs = orjson.loads(stored.data), Wanted("", "secrets", "list"), []
+    await secret(runtime, "root:c-00", "ours")
+    for number in range(OTHERS):
+        await bound(runtime, f"root:c-{number:02}")
+        await bound(runtime, f"root:c-{number:02}", "root:else", "y", binding="other")
+        if number in (0, OTHERS - 1):
+            await view(runtime, cluster="root:c-00")
+            first, again = Steps(), Steps()
+            with first.counting():
+                assert names(await view(runtime, cluster="root:c-00")) == ["ours"]
+            found = await runtime.consumers.accepted(at, export, wanted, Look(lambda _: None), cluster="root:c-00")
+            look = Look(lambda _: None, found)
+            with again.counting():
+                assert await runtime.consumers.accepted(at, export, wanted, look, cluster="root:c-00") is found
+            costs.append((first.all, again.all))
+    assert costs[0] == costs[1]
+    assert min(costs[0])
+
+
+async def test_bindings_that_nobody_holds_in_memory_are_read_together(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One question for hundreds, each charged before it is asked; what they hold beside them is not loaded."""
+    spaces, asked, ask_ = [f"root:c-{number:02}" for number in range(OTHERS)], list[str](), ConnectionPool.ask
+
+    async def noted(self: ConnectionPool, statement: str, parameters: Sequence[Any] = (), **form: Any) -> Any:
+        if statement == CURRENT or tuple(parameters[:2]) == BINDINGS:
+            asked.append(statement)
+        return await ask_(self, statement, parameters, **form)
+
+    bindings = [await bound(runtime, space, size=5) for space in spaces]
+    stored = await runtime.store.get(at := Key(PROVIDER, *EXPORTS, "", "x"))
+    assert stored is not None
+    export, wanted, charged = orjson.loads(stored.data), Wanted("", "secrets", "list"), list[int]()
+    # Which there are is learnt.
+    await runtime.consumers.accepted(at, export, wanted._replace(resource="configmaps"), Look(charged.append))
+    monkeypatch.setattr(ConnectionPool, "ask", noted)
+
+    def charge(size: int) -> None:
+        assert not asked
+        charged.append(size)
+
+    for together, questions in ((consumers._TOGETHER, 1), (10, OTHERS // 10)):
+        monkeypatch.setattr(consumers, "_TOGETHER", together)
+        runtime.store._cache.clear()
+        asked.clear()
+        found = await runtime.consumers.accepted(at, export, wanted, Look(charge))
+        assert found.spaces == spaces
+        assert asked == [CURRENT] * questions
+        assert not [place for place in runtime.store._cache._caches if BINDINGS in (place, place[1:3])]
+    # No question is for more than so many bytes.
+    monkeypatch.setattr(consumers, "_ASKED_BYTES", 4_000)
+    asked.clear()
+    assert (await runtime.consumers.accepted(at, export, wanted, Look(charge))).spaces == spaces
+    sizes = [len(stored.data) for stored in (await runtime.store.current(bindings)).values()]
+    assert charged == [0, *[sum(sizes)] * 3]
+    assert len(asked) - 1 >= sum(sizes) // 4_000
+    # What is held is not asked for.
+    for key in bindings:
+        await runtime.store.get(key, cached=True)
+    asked.clear()
+    assert (await runtime.consumers.accepted(at, export, wanted, Look(charge))).spaces == spaces
+    assert not asked
+
+
+async def test_a_binding_that_changes_while_it_is_read_is_read_again(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the database says then is newer than what was noted of it."""
+    stored = await runtime.store.get(at := Key(PROVIDER, *EXPORTS, "", "x"))
+    kept = await runtime.store.get(await bound(runtime, "root:c"))
+    assert stored is not None
+    assert kept is not None
+    export, wanted, read = orjson.loads(stored.data), Wanted("", "secrets", "list"), list[int]()
+    found = await runtime.consumers.accepted(at, export, wanted, Look(read.append))
+    assert found.spaces == ["root:c"]
+    ask_ = Engine.current
+
+    async def written(self: Engine, keys: Sequence[Key]) -> dict[Key, Stored]:
+        await self.commit(Update(kept.key, kept.revision, {**orjson.loads(kept.data), "status": {}}))
+        return await ask_(self, keys)
+
+    runtime.store._cache.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "current", written)
+        found = await runtime.consumers.accepted(at, export, wanted, Look(read.append))
+    assert not found.spaces
+    again = await runtime.consumers.accepted(at, export, wanted, Look(read.append, found))
+    assert again is not found
+    assert not again.spaces
+    assert await runtime.consumers.accepted(at, export, wanted, Look(read.append, again)) is again
+    assert len(read) == 3

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from types import FrameType
 from typing import Any
 
 import pytest
 
+from gateway.upstream import placements as module
 from gateway.upstream.placements import Placements
 from kube.objects.publications import NAMESPACES
 from store.engine import Engine
-from store.types import Create, Delete, Key, Stored, Update
+from store.types import AllSpaces, Create, Delete, Key, Listing, Range, Stored, Update
 from tenants.clusters.objects import CLUSTER_LABEL, WORKSPACE_LABEL
 from tests.databases import migrated
+from tests.gateway.loopturns import LoopTurns
 
 SPACE = "root:places"
+ROLES = ("rbac.authorization.k8s.io", "roles")
+PLACED = {CLUSTER_LABEL: "east", WORKSPACE_LABEL: "uid"}
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +56,7 @@ async def test_a_namespace_is_taken_for_a_stored_one_until_anybody_changes_it(da
         stored: Stored = (await other.commit(Create(key, namespace("one"))))[0]
         assert await seen() == (False, False)
         assert await seen() == (True, False)
-        labels = {CLUSTER_LABEL: "east", WORKSPACE_LABEL: "uid"}
-        stored = (await other.commit(Update(key, stored.revision, namespace("one", **labels))))[0]
+        stored = (await other.commit(Update(key, stored.revision, namespace("one", **PLACED))))[0]
         assert await seen() == (False, True)
         assert await seen() == (False, True)
         stored = (await other.commit(Update(key, stored.revision, namespace("one"))))[0]
@@ -64,14 +68,13 @@ async def test_a_namespace_is_taken_for_a_stored_one_until_anybody_changes_it(da
 
 async def test_what_is_kept_of_placed_namespaces_is_filtered_whatever_is_held_in_memory(database: str) -> None:
     """GW18: one that was placed before, and one that is placed meanwhile, in whichever space."""
-    roles, labels = ("rbac.authorization.k8s.io", "roles"), {CLUSTER_LABEL: "east", WORKSPACE_LABEL: "uid"}
     async with Engine(database) as store, Engine(database) as other:
         placements = Placements(store)
         for space in ("root:here", "root:there"):
             before, later, plain = (Key(space, *NAMESPACES, "", name) for name in ("before", "later", "plain"))
-            await other.commit(Create(before, namespace("before", **labels)), Create(plain, namespace("plain")))
-            filters = [await placements.shown(roles, None, spaces=among) for among in ([space], None)]
-            await other.commit(Create(later, namespace("later", **labels)))
+            await other.commit(Create(before, namespace("before", **PLACED)), Create(plain, namespace("plain")))
+            filters = [await placements.shown(ROLES, None, spaces=among) for among in ([space], None)]
+            await other.commit(Create(later, namespace("later", **PLACED)))
             assert await store.get(later) is not None
             for held in (True, False):
                 if not held:
@@ -79,6 +82,112 @@ async def test_what_is_kept_of_placed_namespaces_is_filtered_whatever_is_held_in
                 for one in filters:
                     assert one is not None
                     shown = [
-                        key.name for key in (before, later, plain) if one.places(Key(space, *roles, key.name, "r"))
+                        key.name for key in (before, later, plain) if one.places(Key(space, *ROLES, key.name, "r"))
                     ]
                     assert shown == ["plain"]
+
+
+class Listings:
+    """What a store is asked for, page by page; ``between`` is called before each page but a first."""
+
+    def __init__(self, store: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[Range | AllSpaces] = []
+        self.between: Callable[[], Awaitable[None]] | None = None
+        self._list = store.list
+        monkeypatch.setattr(store, "list", self)
+
+    async def __call__(self, selection: Range | AllSpaces, **form: Any) -> Listing:
+        if form.get("after") is not None and self.between is not None:
+            await self.between()
+        self.asked.append(selection)
+        return await self._list(selection, **form)
+
+
+class Looks(LoopTurns):
+    """Counts the namespaces that are looked at in one turn."""
+
+    def _count(self, frame: FrameType, event: str, called: object) -> None:
+        super()._count(frame, event, called)
+        self._steps += event == "call" and frame.f_code is module.placement_in.__code__
+
+    def _counts(self, event: str, called: object) -> bool:
+        return False
+
+
+async def test_what_is_placed_is_learnt_once(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DOS-03: and in turns, however many namespaces there are; anew where the log does not continue."""
+    monkeypatch.setattr(module, "_PAGE", 10)
+    some, looks = [f"root:once-{number}" for number in range(30)], Looks()
+    async with Engine(database) as store:
+        placements, listings = Placements(store), Listings(store, monkeypatch)
+        await store.commit(*(Create(Key(space, *NAMESPACES, "", "n"), namespace("n", **PLACED)) for space in some))
+        many = [Create(Key(some[0], *NAMESPACES, "", f"n-{number}"), namespace("n")) for number in range(50)]
+        await store.commit(*many)
+        assert await placements.shown(("", "secrets"), None, spaces=None) is None
+        assert not listings.asked
+        for spaces in (some[:1], some, None):
+            for _ in range(2):
+                # What a space holds may be in memory, or not.
+                for space in some:
+                    await store.get(Key(space, *NAMESPACES, "", "n"), cached=True)
+                with looks.counting():
+                    await placements.shown(ROLES, None, spaces=spaces)
+                assert looks.most <= 10
+        await placements.shown(ROLES, None, spaces=["root:another"])
+        assert [each.space for each in listings.asked if isinstance(each, Range)][:6] == some[:1] * 6
+        assert sorted(listings.asked[6:35]) == sorted(Range(space, *NAMESPACES) for space in some[1:])
+        assert {*listings.asked[35:]} == {AllSpaces(*NAMESPACES)}
+        listings.asked.clear()
+        store._forget(store.revision)
+        assert not placements.is_placed(some[1], "n")
+        await placements.shown(ROLES, None, spaces=some[1:2])
+        assert placements.is_placed(some[1], "n")
+        assert listings.asked == [Range(some[1], *NAMESPACES)]
+
+
+async def test_a_space_more_than_are_remembered_has_all_of_them_learnt(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DOS-03: what is remembered does not grow with who asks."""
+    monkeypatch.setattr(module, "_REMEMBERED", 3)
+    async with Engine(database) as store:
+        placements, listings = Placements(store), Listings(store, monkeypatch)
+        for number in range(9):
+            await placements.shown(ROLES, None, spaces=[f"root:more-{number}"])
+        assert [type(each) for each in listings.asked] == [Range] * 3 + [AllSpaces]
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+@pytest.mark.parametrize("everywhere", [False, True])
+async def test_what_is_heard_while_what_is_placed_is_learnt_is_newer(
+    database: str, monkeypatch: pytest.MonkeyPatch, everywhere: bool, replaced: bool
+) -> None:
+    """GW18: of namespaces that have been looked at, and of others; what another history interrupts begins anew."""
+    monkeypatch.setattr(module, "_PAGE", 2)
+    # Of all spaces the first.
+    space = f"root:{everywhere:d}{replaced:d}"
+    keys = [Key(space, *NAMESPACES, "", f"n-{number}") for number in range(6)]
+    async with Engine(database) as store:
+        placements, listings = Placements(store), Listings(store, monkeypatch)
+        bodies = [(namespace(key.name), namespace(key.name, **PLACED)) for key in keys]
+        before = await store.commit(*(Create(key, bodies[number][number % 2]) for number, key in enumerate(keys)))
+
+        async def turned() -> None:
+            listings.between = None
+            if replaced:
+                store._forget(store.revision)
+            for number in range(4):
+                await store.commit(Update(keys[number], before[number].revision, bodies[number][1 - number % 2]))
+            await store.commit(Delete(keys[5], before[5].revision, bodies[5][0]))
+
+        listings.between = turned
+        one = await placements.shown(ROLES, None, spaces=None if everywhere else [space])
+        assert one is not None
+        assert listings.between is None
+        for held in (True, False):
+            if held:
+                await store.get(keys[0])
+            else:
+                store._cache.clear()
+            shown = [key.name for key in keys if one.places(Key(space, *ROLES, key.name, "r"))]
+            assert shown == ["n-1", "n-3", "n-4", "n-5"]
