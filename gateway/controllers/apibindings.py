@@ -146,6 +146,7 @@ class BindingController:
                 continue
             schema = orjson.loads(stored.data)
             crd_name = f"{schema['spec']['names']['plural']}.{schema['spec']['group']}"
+            revision, before = definitions.get(crd_name, (0, None))
             crd = bound_definition(
                 schema,
                 path=key.space,
@@ -154,8 +155,8 @@ class BindingController:
                 identity=identity,
                 others=[other for other_name, (_, other) in definitions.items() if other_name != crd_name],
                 now=timestamp(time.time()),
+                before=before,
             )
-            revision, before = definitions.get(crd_name, (0, None))
             if before is not None and _binding_of(before) != key.name:
                 problems.append(f'"{crd_name}" is defined here already')
                 continue
@@ -165,14 +166,13 @@ class BindingController:
                 before["metadata"]["annotations"].get(part) != crd["metadata"]["annotations"][part]
                 for part in (SCHEMA, SCHEMA_UID)
             ):
-                crd["metadata"] = {**before["metadata"], "annotations": crd["metadata"]["annotations"]}
                 await self._store.commit(Update(Key(key.space, *CRDS, "", crd_name), revision, crd))
             bound.append(
                 {
                     "group": schema["spec"]["group"],
                     "resource": schema["spec"]["names"]["plural"],
                     "schema": {"name": schema_name, "UID": schema["metadata"]["uid"], "identityHash": identity},
-                    "storageVersions": [v["name"] for v in schema["spec"]["versions"] if v.get("storage")],
+                    "storageVersions": crd["status"]["storedVersions"],
                 }
             )
         claims = (exported.get("spec") or {}).get("permissionClaims") or []

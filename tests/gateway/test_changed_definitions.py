@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +22,17 @@ from kube.authentication.identity import Principal
 from kube.customresources.definitions import CRDS, crd_status
 from kube.objects import fieldvalidation
 from kube.requests.requestinfo import parse, resolve
+from kube.workspaces.apiexports import EXPORTS, SCHEMAS, bound_definition
 from store.types import Create, Key, Update
 from tests.databases import migrated
+from tests.gateway.apiexports import export, schema
 from tests.gateway.definitions import definition
 
 ANNA = Principal(name="anna", groups=("system:authenticated",), tenant="acme", authenticator="test")
 SPACE = "root:acme"
 TABLE = b"application/json;as=Table;v=v1;g=meta.k8s.io"
 WATCHERS = 64
+NOTES = "/apis/example.com/v1/namespaces/default/notes"
 KNOWN: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string"}}}
 PLACE = Key(SPACE, "example.com", "notes:u", "default", "n")
 
@@ -67,9 +70,11 @@ def note(size: int) -> dict[str, Any]:
     return {"apiVersion": "example.com/v1", "kind": "Note", "metadata": metadata, "spec": spec}
 
 
-async def ask(runtime: Runtime, query: str = "", accept: bytes = b"", written: list[bytes] | None = None) -> Any:
+async def ask(
+    runtime: Runtime, query: str = "", accept: bytes = b"", written: list[bytes] | None = None, path: str = NOTES
+) -> Any:
     """Behind authorization; what a watch has to say at once is ``written``."""
-    parsed = parse("GET", b"/apis/example.com/v1/namespaces/default/notes", query.encode())
+    parsed = parse("GET", path.encode(), query.encode())
     request = Request(
         principal=ANNA,
         info=resolve(parsed, ANNA.tenant, None),
@@ -87,10 +92,10 @@ async def _no_recheck() -> None:
     return
 
 
-async def watching(runtime: Runtime, accept: bytes) -> tuple[list[bytes], asyncio.Task[None]]:
+async def watching(runtime: Runtime, accept: bytes = b"", path: str = NOTES) -> tuple[list[bytes], asyncio.Task[None]]:
     """A watch that has begun behind what is there, and what its client gets."""
     got: list[bytes] = []
-    stream = await ask(runtime, f"watch=true&resourceVersion={runtime.store.revision}", accept, got)
+    stream = await ask(runtime, f"watch=true&resourceVersion={runtime.store.revision}", accept, got, path)
     assert isinstance(stream, Stream)
 
     async def read() -> None:
@@ -101,6 +106,26 @@ async def watching(runtime: Runtime, accept: bytes) -> tuple[list[bytes], asynci
     return got, asyncio.create_task(read())
 
 
+async def told(
+    runtime: Runtime, watches: Sequence[tuple[list[bytes], asyncio.Task[None]]], place: Key, body: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """What these watches say of a change, each once."""
+    try:
+        async with asyncio.timeout(60):
+            while len(runtime.open_streams) < len(watches):
+                await asyncio.sleep(0.01)
+            kept = await runtime.store.get(place)
+            assert kept is not None
+            await runtime.store.commit(Update(place, kept.revision, body))
+            while not all(got for got, _ in watches):
+                await asyncio.sleep(0.01)
+    finally:
+        for _, task in watches:
+            task.cancel()
+        await asyncio.gather(*(task for _, task in watches), return_exceptions=True)
+    return [orjson.loads(b"".join(got)) for got, _ in watches]
+
+
 @pytest.mark.parametrize("accept", [b"application/json", TABLE], ids=["objects", "tables"])
 @pytest.mark.parametrize("size", [10, 100_000], ids=["short", "long"])
 async def test_an_event_is_made_once_for_all_who_watch(
@@ -109,25 +134,30 @@ async def test_an_event_is_made_once_for_all_who_watch(
     """A long one beside the loop."""
     await runtime.store.commit(Create(PLACE, note(size)))
     watches = [await watching(runtime, accept) for _ in range(WATCHERS + 1)]
-    while len(runtime.open_streams) < len(watches):
-        await asyncio.sleep(0.01)
-    await asyncio.sleep(0.1)
-    kept = await runtime.store.get(PLACE)
-    assert kept is not None
-    await runtime.store.commit(Update(PLACE, kept.revision, note(size)))
-    try:
-        async with asyncio.timeout(60):
-            while not all(got for got, _ in watches):
-                await asyncio.sleep(0.01)
-    finally:
-        for _, task in watches:
-            task.cancel()
-        await asyncio.gather(*(task for _, task in watches), return_exceptions=True)
-    assert conversions == [size > 50_000]
-    for got, _ in watches:
-        event = orjson.loads(b"".join(got))
+    for event in await told(runtime, watches, PLACE, note(size)):
         assert event["type"] == "MODIFIED"
-        assert b'"lost"' not in b"".join(got)
+        assert b'"lost"' not in orjson.dumps(event)
+    assert conversions == [size > 50_000]
+
+
+async def test_an_event_is_made_once_for_all_who_watch_through_an_export(
+    runtime: Runtime, conversions: list[bool]
+) -> None:
+    """Each of them has read the schema for itself."""
+    one = schema("Widget")
+    one["metadata"] |= {"uid": "s"}
+    offered = {**export("x", one["metadata"]["name"]), "status": {"identityHash": "h"}}
+    await runtime.store.commit(Create(Key(SPACE, *SCHEMAS, "", one["metadata"]["name"]), one))
+    await runtime.store.commit(Create(Key(SPACE, *EXPORTS, "", "x"), offered))
+    crd = bound_definition(one, path="root:b", binding="b", export=f"{SPACE}:x", identity="h", others=(), now="")
+    place = Key("root:b", "example.org", f"widgets:{crd['metadata']['uid']}", "default", "n")
+    kept = {**note(10), "apiVersion": "example.org/v1", "kind": "Widget", "spec": {"size": 1, "lost": "y"}}
+    await runtime.store.commit(Create(place, kept))
+    path = f"/services/apiexport/{SPACE}/x/clusters/*/apis/example.org/v1/widgets"
+    watches = [await watching(runtime, path=path) for _ in range(WATCHERS)]
+    for event in await told(runtime, watches, place, kept):
+        assert (event["type"], event["object"]["spec"]) == ("MODIFIED", {"size": 1})
+    assert conversions == [False]
 
 
 async def test_an_object_that_is_read_again_is_not_made_again(runtime: Runtime, conversions: list[bool]) -> None:
