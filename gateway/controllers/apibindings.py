@@ -220,34 +220,35 @@ class BindingController:
             if before is not None and _binding_of(before.body) != key.name:
                 hindrances.append(_Hindrance(_CONFLICTS, f'"{crd_name}" is defined here already'))
                 continue
-            resource: Body | None = {
-                "group": group,
-                "resource": plural,
-                "schema": {"name": schema_name, "UID": schema["metadata"]["uid"], "identityHash": identity},
-                "storageVersions": [v["name"] for v in schema["spec"]["versions"] if v.get("storage")],
-            }
+            stands, hindrance = before.body if before is not None else {}, None
             if before is None or _is_of_another(before.body, schema):
-                hindrance = full or await self._define(
-                    Key(key.space, *CRDS, "", crd_name),
-                    before,
-                    bound_definition(
-                        schema,
-                        path=key.space,
-                        binding=key.name,
-                        export=f"{path}:{name}",
-                        identity=identity,
-                        others=[other.body for other_name, other in definitions.items() if other_name != crd_name],
-                        now=timestamp(time.time()),
-                    ),
-                    sizes,
+                crd = bound_definition(
+                    schema,
+                    path=key.space,
+                    binding=key.name,
+                    export=f"{path}:{name}",
+                    identity=identity,
+                    others=[other.body for other_name, other in definitions.items() if other_name != crd_name],
+                    now=timestamp(time.time()),
+                    before=before.body if before is not None else None,
                 )
-                if hindrance is not None:
-                    hindrances.append(hindrance)
-                    full = hindrance if hindrance.reason == _FULL else None
-                    # What is served is what was served before.
-                    resource = known.get((group, plural))
-            if resource is not None:
-                bound.append(resource)
+                hindrance = full or await self._define(Key(key.space, *CRDS, "", crd_name), before, crd, sizes)
+                stands = crd
+            if hindrance is None:
+                bound.append(
+                    {
+                        "group": group,
+                        "resource": plural,
+                        "schema": {"name": schema_name, "UID": schema["metadata"]["uid"], "identityHash": identity},
+                        "storageVersions": stands["status"]["storedVersions"],
+                    }
+                )
+                continue
+            hindrances.append(hindrance)
+            full = hindrance if hindrance.reason == _FULL else None
+            # What is served is what was served before.
+            if (served := known.get((group, plural))) is not None:
+                bound.append(served)
         if full is not None:
             self._queue.add_later(key, FULL_SECONDS)
         claims = (exported.get("spec") or {}).get("permissionClaims") or []
@@ -288,8 +289,7 @@ class BindingController:
             if before is None:
                 await self._commit(Create(key, crd))
             else:
-                metadata = {**before.body["metadata"], "annotations": crd["metadata"]["annotations"]}
-                await self._commit(Update(key, before.revision, {**crd, "metadata": metadata}))
+                await self._commit(Update(key, before.revision, crd))
         except Forbidden:
             return await self._no_room(key)
         sizes[name] = size

@@ -40,7 +40,7 @@ _INCONSISTENT: Final = (
 _SPACE_BYTES: Final = 2 * 1024
 """Bytes of objects whose reading costs about as much as a look into a space that has none."""
 
-_PART: Final = 16 * 1024
+PART: Final = 16 * 1024
 """Bytes of objects that are taken apart at a time: the next part waits until the others have had their turn."""
 
 T = TypeVar("T")
@@ -148,11 +148,11 @@ async def show(request: Request, kind: Kind, stored: Stored, *, status: int = 20
         if request.is_reading:
             raise
         # It has been done: nobody must be told that it was refused.
-        return Response(status, encode_in_version(stored, kind))
+        return Response(status, encode_in_version(stored.data, kind))
 
 
 def _shown(request: Request, kind: Kind, stored: Stored, accept: Accept, status: int) -> Response:
-    data = encode_in_version(stored, kind)
+    data = encode_in_version(stored.data, kind)
     if not accept.kind:
         return Response(status, data) if accept.media is JSON else respond(request, data, status=status, accept=accept)
     rows, head = _formed(request, kind, [stored], accept)
@@ -227,7 +227,7 @@ async def in_parts(
         request.require_light(heavy=len(item.data) > LONG)
         part.append(item)
         size += len(item.data)
-        if size > _PART:
+        if size > PART:
             yield made(part)
             await asyncio.sleep(0)
             part, size = [], 0
@@ -250,7 +250,7 @@ async def selected(request: Request, chosen: Selection, items: Sequence[Stored])
 
 
 def _joined(kind: Kind, items: Sequence[Stored]) -> bytes:
-    return b",".join([encode_in_version(item, kind) for item in items])
+    return b",".join([encode_in_version(item.data, kind) for item in items])
 
 
 def _encoded(request: Request, kind: Kind, accept: Accept, items: Sequence[Stored]) -> bytes:

@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from access.authorization.tenancy.suspension import is_write, reaches_inside
 from access.authorization.workspaces.state import logical_cluster_key
@@ -45,6 +46,9 @@ from store.types import Key, Stored
 
 Body = dict[str, Any]
 _READING: Final = ("get", "list", "watch")
+
+_LOOKED_THROUGH: Final = WeakValueDictionary[tuple[str, ...], Resource]()
+"""What exports offer, of those who look at the time; what a schema says never changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +259,15 @@ async def _resources(
 
 
 def _resource(path: str, export: Body, schema: Body) -> Resource:
+    """The resource; one for all who look through it at the time, so that what is worked out of it is so once."""
+    place = (path, export["metadata"]["name"], identity_of(export), schema["metadata"]["uid"])
+    resource = _LOOKED_THROUGH.get(place)
+    if resource is None:
+        resource = _LOOKED_THROUGH[place] = _made(path, export, schema)
+    return resource
+
+
+def _made(path: str, export: Body, schema: Body) -> Resource:
     crd = bound_definition(
         schema,
         path=path,
@@ -264,7 +277,8 @@ def _resource(path: str, export: Body, schema: Body) -> Resource:
         others=(),
         now="",
     )
-    return resource_of(crd, definitions(), space=path)
+    # Nothing tells whether the export has moved on to this schema from another: consumers may keep objects of that one.
+    return replace(resource_of(crd, definitions(), space=path), changed=True)
 
 
 async def _bound_from(runtime: Runtime, cluster: str, wanted: RequestInfo) -> str:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import orjson
 
 from gateway.filters.standing import begin, require_beginning
-from gateway.handlers.reading import fallen_back_on, in_parts, read_whole, revision_of
+from gateway.handlers.reading import PART, fallen_back_on, read_whole, revision_of
 from gateway.http.errors import as_event, as_status_error
 from gateway.http.messages import Request, Stream
 from gateway.http.negotiation import Accept, negotiate
@@ -20,7 +21,7 @@ from gateway.process.runtime import Runtime
 from gateway.process.streams import OpenStream, Recheck
 from gateway.resources import writeoptions
 from gateway.resources.kinds import Kind
-from gateway.resources.objects import converted
+from gateway.resources.objects import encode_anew, encode_in_version, keep_shown
 from gateway.resources.selection import Selection, decoded, selection
 from kube.objects import tables
 from kube.requests.fielderrors import forbidden
@@ -147,23 +148,23 @@ class Encoder:
         """Whether objects are shown by their bytes."""
         return not self._accept.kind and self._kind.is_stored_version
 
-    def added(self, items: Sequence[Stored]) -> bytes:
-        """What was there already."""
-        return b"".join([self.line("ADDED", item.data) for item in items])
+    def is_long(self, data: bytes) -> bool:
+        """Whether it takes long to have an object in the kind's version, and nobody has had it yet."""
+        return len(data) > PART and not self._kind.is_stored_version and data not in self._kind.shown
+
+    async def prepare(self, runtime: Runtime, data: bytes) -> None:
+        """Have a long object made beside the loop, in the tenant's turn, once for all who wait. Raises ``TooManyRequests``."""
+        kind, in_turn = self._kind, self._request.in_turn
+        async with runtime.conversions.of((*kind.resource.place, kind.version)):
+            if self.is_long(data) and in_turn is not None:
+                keep_shown(data, await in_turn(partial(asyncio.to_thread, encode_anew, data, kind)), kind)
 
     def line(self, type_: str, data: bytes) -> bytes:
         """One event in the negotiated form, ended by a line feed; ``data`` is the object as JSON."""
-        if self.is_plain:
+        data = encode_in_version(data, self._kind)
+        if not self._accept.kind:
             return b'{"type":"' + type_.encode() + b'","object":' + data + b"}\n"
-        return (
-            orjson.dumps(
-                {
-                    "type": type_,
-                    "object": self._form(decoded(data) if self._kind.is_stored_version else orjson.loads(data)),
-                }
-            )
-            + b"\n"
-        )
+        return orjson.dumps({"type": type_, "object": self._form(decoded(data))}) + b"\n"
 
     def bookmark(self, revision: int, *, initial: bool = False) -> bytes:
         """A bookmark: the watcher knows everything up to ``revision``."""
@@ -186,7 +187,6 @@ class Encoder:
         return orjson.dumps({"type": "BOOKMARK", "object": body}) + b"\n"
 
     def _form(self, body: dict[str, Any]) -> dict[str, Any]:
-        body = converted(body, self._kind)
         if self._accept.is_table:
             table = tables.table(
                 self._kind.table_convertor,
@@ -199,7 +199,7 @@ class Encoder:
             )
             self._headers = False
             return table
-        return tables.partial_object(body, self._accept.version) if self._accept.is_partial else body
+        return tables.partial_object(body, self._accept.version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +234,11 @@ class Watching:
 
         def at_once(event: Event) -> bool:
             try:
-                line = _seen(event, self.chosen, self.encoder)
+                seen = _seen(event, self.chosen)
+                if seen is not None and self.encoder.is_long(seen[1]):
+                    # Then it waits in the buffer, until it is made.
+                    return False
+                line = self.encoder.line(*seen) if seen is not None else b""
             except Exception as error:
                 logger.exception("an event cannot be shown")
                 stream.end(as_status_error(error))
@@ -259,7 +263,7 @@ class Watching:
                 if batch is None or stream.ended.done():
                     break
                 events, revision = batch
-                for lines in _pieces(_seen(event, self.chosen, self.encoder) for event in events):
+                async for lines in self._lines(filter(None, (_seen(event, self.chosen) for event in events))):
                     if stream.ended.done():
                         break
                     yield lines
@@ -281,42 +285,46 @@ class Watching:
 
     async def _initial(self) -> AsyncIterator[bytes]:
         """What is there already, and the mark behind it."""
-        if self.encoder.is_plain:
-            for lines in _pieces(self.encoder.line("ADDED", item.data) for item in self.start.initial):
-                yield lines
-        else:
-            async for lines in in_parts(self.request, self.start.initial, self.encoder.added):
-                yield lines
+        if not self.encoder.is_plain:
+            self.request.charge_bytes(sum(len(item.data) for item in self.start.initial))
+        async for lines in self._lines(("ADDED", item.data) for item in self.start.initial):
+            yield lines
         if self.mark_initial:
             yield self.encoder.bookmark(self.start.since, initial=True)
 
+    async def _lines(self, shown: Iterable[tuple[str, bytes]]) -> AsyncIterator[bytes]:
+        """Their lines in order, short ones together; one piece at least, where there are none.
 
-def _pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines in order, short ones together; one piece at least, where there are none."""
-    some: list[bytes] = []
-    size = 0
-    for line in lines:
-        some.append(line)
-        size += len(line)
-        if size >= _PIECE:
-            piece, some, size = b"".join(some), [], 0
-            yield piece
-            del piece
-    yield b"".join(some)
+        Of what is taken apart first no more comes at a time than others can wait for.
+        """
+        some: list[bytes] = []
+        size, most = 0, _PIECE if self.encoder.is_plain else PART
+        for type_, data in shown:
+            if self.encoder.is_long(data):
+                await self.encoder.prepare(self.runtime, data)
+            some.append(self.encoder.line(type_, data))
+            size += max(len(data), len(some[-1]))
+            if size >= most:
+                piece, some, size = b"".join(some), [], 0
+                yield piece
+                del piece
+                if not self.encoder.is_plain:
+                    await asyncio.sleep(0)
+        yield b"".join(some)
 
 
-def _seen(event: Event, chosen: Selection, encoder: Encoder) -> bytes:
+def _seen(event: Event, chosen: Selection) -> tuple[str, bytes] | None:
     """The event as this watcher must see it: what comes into its selection is added, what leaves it is deleted."""
     if chosen.is_whole:
-        return encoder.line(event.type, event.data)
+        return event.type, event.data
     now = event.type is not EventType.DELETED and chosen.matches(event.key, event.data)
     before = event.previous if event.previous is not None else event.data if event.type is EventType.DELETED else None
     was = before is not None and chosen.matches(event.key, before)
     if now:
-        return encoder.line("MODIFIED" if was else "ADDED", event.data)
+        return "MODIFIED" if was else "ADDED", event.data
     if not was:
-        return b""
-    return encoder.line("DELETED", event.data if event.previous is None else _as_it_was(event.previous, event.revision))
+        return None
+    return "DELETED", event.data if event.previous is None else _as_it_was(event.previous, event.revision)
 
 
 def _as_it_was(data: bytes, revision: int) -> bytes:

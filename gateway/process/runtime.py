@@ -47,6 +47,7 @@ from kube.requests.logicalclusters import ROOT
 from kube.requests.status import ServiceUnavailable
 from store.engine import Engine
 from store.postgresql.connections import PATIENCE_SECONDS
+from store.turns import Turns
 from store.types import Event, EventType
 
 logger = logging.getLogger(__name__)
@@ -94,6 +95,8 @@ class Runtime:
     open_streams: OpenStreams = field(default_factory=OpenStreams)
     merged_versions: MergedVersions = field(default_factory=MergedVersions)
     write_locks: KeyedLocks = field(default_factory=KeyedLocks)
+    conversions: Turns = field(default_factory=Turns)
+    """Of those who wait for long objects of a resource in another version than they are kept in."""
     metrics: Metrics = field(default_factory=Metrics)
     latest_connection: int = 0
     """Where the last request came from."""

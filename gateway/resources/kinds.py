@@ -23,6 +23,7 @@ from kube.kinds.schemas import Definitions, Schema
 from kube.kinds.tenantry import with_own_kinds
 from kube.objects.columns import TableConvertor
 from kube.objects.tables import convertor_of
+from kube.requests.caches import Cache, CacheBudget
 from kube.requests.logicalclusters import BOOTSTRAP, ROOT
 from kube.requests.requestinfo import RequestInfo, not_found
 from kube.requests.status import MethodNotAllowed, NoSuchPage, NotFound
@@ -33,6 +34,9 @@ RULE: Final = 100
 """Values whose reading takes as long as that of a rule."""
 
 _DEFINING: Final = frozenset({CRDS, SCHEMAS})
+
+_SHOWN: Final = CacheBudget(32 * 1024 * 1024, parts=4)
+"""Objects in other versions than they are kept in, of all kinds: as many bytes as the log that all watches share."""
 
 
 @lru_cache(maxsize=1)
@@ -106,6 +110,12 @@ class Kind:
         resource = self.resource
         stored = resource.storage_group in (None, resource.group) and resource.storage_version.name == self.served.name
         return stored and not self.has_defaults and not resource.changed
+
+    @cached_property
+    def shown(self) -> Cache[bytes, bytes]:
+        """Objects in this version by the bytes that they are kept as: one for all who look at the resource."""
+        known: Cache[bytes, bytes] = self.resource.kept.setdefault(("shown", self.version), Cache(_SHOWN))
+        return known
 
     @property
     def is_heavy(self) -> bool:

@@ -22,6 +22,7 @@ from kube.kinds.builtins import BUILTINS
 from kube.kinds.resources import Resource
 from kube.objects import conversion, fieldvalidation, protobuf
 from kube.objects.defaults import fill_defaults
+from kube.requests.caches import weight_of
 from kube.requests.decoding import HEAVY, MAX_BYTES, decode_json, decode_yaml, duplicate_fields, read_yaml
 from kube.requests.fielderrors import invalid, invalid_object
 from kube.requests.logicalclusters import full_path, tenant_of
@@ -29,7 +30,7 @@ from kube.requests.names import SUFFIX_ALPHABET, SYSTEM_TENANT, generated_name
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import BadRequest, RequestEntityTooLarge
 from kube.validation.listlimits import length_causes
-from store.types import Key, Stored
+from store.types import Key
 
 MEDIA_TYPES: Final = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
 
@@ -376,11 +377,26 @@ def _second(now: int) -> str:
     return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def encode_in_version(stored: Stored, kind: Kind) -> bytes:
-    """The object in the version of ``kind``: its bytes as they are, unless it is kept in another version."""
+def encode_in_version(data: bytes, kind: Kind) -> bytes:
+    """The object in the version of ``kind``: its bytes as they are, unless it is kept in another version.
+
+    Whoever looks at the same object, or is told of the same event, has it made once (DOS-03).
+    """
     if kind.is_stored_version:
-        return stored.data
-    return orjson.dumps(converted(orjson.loads(stored.data), kind))
+        return data
+    known = kind.shown.get(data)
+    return known if known is not None else keep_shown(data, encode_anew(data, kind), kind)
+
+
+def encode_anew(data: bytes, kind: Kind) -> bytes:
+    """The same, whether or not it has been made before: of nobody's but its own, and so for any thread."""
+    return orjson.dumps(converted(orjson.loads(data), kind))
+
+
+def keep_shown(data: bytes, made: bytes, kind: Kind) -> bytes:
+    """Remember what ``encode_anew`` has made; returns it."""
+    kind.shown.keep(data, made, weight_of((data, made)))
+    return made
 
 
 def converted(body: dict[str, Any], kind: Kind) -> dict[str, Any]:

@@ -93,7 +93,7 @@ class Version:
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class Resource:
     """A kind of object with its endpoint. ``versions`` begins with the preferred one.
 

@@ -136,9 +136,21 @@ def schema_causes(schema: Mapping[str, Any], definitions: Definitions) -> list[C
 
 
 def bound_definition(
-    schema: Mapping[str, Any], *, path: str, binding: str, export: str, identity: str, others: Sequence[Body], now: str
+    schema: Mapping[str, Any],
+    *,
+    path: str,
+    binding: str,
+    export: str,
+    identity: str,
+    others: Sequence[Body],
+    now: str,
+    before: Body | None = None,
 ) -> Body:
-    """The definition of a bound resource in the consumer ``path``, with its status among the ``others`` there."""
+    """The definition of a bound resource in the consumer ``path``, with its status among the ``others`` there.
+
+    One that was there ``before``, of another schema, goes on: its objects may be in versions, and have fields, that are no
+    more.
+    """
     crd = definition_of(schema)
     name = crd["metadata"]["name"]
     crd["metadata"] = {
@@ -157,6 +169,11 @@ def bound_definition(
         },
         "finalizers": [CLEANUP],
     }
+    if before is not None:
+        made, known = before["metadata"], crd["metadata"]["annotations"]
+        generation = int(made.get("generation") or 1) + (crd["spec"] != before["spec"])
+        crd["metadata"] = {**made, "annotations": known, "generation": generation}
+        crd["status"] = before.get("status") or {}
     taken = [other for other in others if other["spec"]["group"] == crd["spec"]["group"]]
     crd["status"] = crd_status(crd, taken, now=now)
     return crd
