@@ -8,13 +8,17 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from gateway.upstream.placements import Placement, placement_in
 from kube.requests.logicalclusters import tenant_of
 from store.interface import Reader
 from store.types import AllSpaces, Event, EventType, Key
 
-_NAMESPACES = ("", "namespaces")
+_NAMESPACES: Final = ("", "namespaces")
+
+_PAGE: Final = 500
+"""Namespaces that are looked at before others get a turn."""
 
 
 class ClusterNamespaces:
@@ -25,7 +29,6 @@ class ClusterNamespaces:
         self._by_cluster: defaultdict[str, dict[str, Placement]] = defaultdict(dict)
         self._by_key: dict[Key, Placement] = {}
         self._turn = asyncio.Lock()
-        self._missed: list[Event] = []
         self._loaded = False
 
     async def on(self, cluster: str) -> Mapping[str, Placement]:
@@ -39,30 +42,35 @@ class ClusterNamespaces:
         return frozenset(tenant_of(placement.space) for placement in (await self.on(cluster)).values())
 
     def on_events(self, events: Sequence[Event]) -> None:
-        """Take in what happens to Namespaces."""
-        concerned = [event for event in events if event.key[1:3] == _NAMESPACES]
-        if not self._loaded:
-            self._missed += concerned
-            return
-        for event in concerned:
-            self._put(event.key, None if event.type is EventType.DELETED else placement_in(event.data, event.key))
+        """Take in what happens to Namespaces, whatever is known of them so far."""
+        for event in events:
+            if event.key[1:3] == _NAMESPACES:
+                self._put(event.key, None if event.type is EventType.DELETED else placement_in(event.data, event.key))
 
     def forget(self) -> None:
         """Read everything anew: the log does not continue where this process stopped."""
         self._loaded = False
+        self._by_cluster.clear()
+        # Whoever is loading does not continue in another history.
+        self._by_key = {}
 
     async def _load(self) -> None:
         async with self._turn:
             while not self._loaded:
-                self._missed.clear()
-                listing = await self._store.list(AllSpaces(*_NAMESPACES))
-                missed, self._missed = self._missed, []
-                self._by_cluster.clear()
-                self._by_key.clear()
-                for stored in listing.items:
-                    self._put(stored.key, placement_in(stored.data, stored.key))
-                self._loaded = True
-                self.on_events([event for event in missed if event.revision > listing.revision])
+                history, after = self._by_key, None
+                while history is self._by_key and not self._loaded:
+                    # A page is as this process has heard it at this moment, and taken in before it hears more.
+                    page = await self._store.list(
+                        AllSpaces(*_NAMESPACES), cached=after is not None, after=after, limit=_PAGE
+                    )
+                    for stored in page.items:
+                        self._put(stored.key, placement_in(stored.data, stored.key))
+                    if page.remaining:
+                        last = page.items[-1].key
+                        after = (last.space, last.namespace, last.name)
+                        await asyncio.sleep(0)
+                    else:
+                        self._loaded = history is self._by_key
 
     def _put(self, key: Key, placement: Placement | None) -> None:
         before = self._by_key.pop(key, None)

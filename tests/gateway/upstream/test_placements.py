@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from types import FrameType
 from typing import Any
 
 import pytest
 
+from gateway.upstream import clusternamespaces
 from gateway.upstream import placements as module
+from gateway.upstream.clusternamespaces import ClusterNamespaces
 from gateway.upstream.placements import Placements
 from kube.objects.publications import NAMESPACES
 from store.engine import Engine
-from store.types import AllSpaces, Create, Delete, Key, Listing, Range, Stored, Update
+from store.types import AllSpaces, Create, Delete, Event, EventType, Key, Listing, Range, Stored, Update
 from tenants.clusters.objects import CLUSTER_LABEL, WORKSPACE_LABEL
 from tests.databases import migrated
 from tests.gateway.loopturns import LoopTurns
@@ -104,7 +107,7 @@ class Listings:
 
 
 class Looks(LoopTurns):
-    """Counts the namespaces that are looked at in one turn."""
+    """Counts the namespaces that are looked at in one turn, for whomever."""
 
     def _count(self, frame: FrameType, event: str, called: object) -> None:
         super()._count(frame, event, called)
@@ -191,3 +194,41 @@ async def test_what_is_heard_while_what_is_placed_is_learnt_is_newer(
                 store._cache.clear()
             shown = [key.name for key in keys if one.places(Key(space, *ROLES, key.name, "r"))]
             assert shown == ["n-1", "n-3", "n-4", "n-5"]
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_whose_namespaces_a_cluster_holds_is_learnt_in_turns(
+    database: str, monkeypatch: pytest.MonkeyPatch, replaced: bool
+) -> None:
+    """GW17: and of what is heard before anybody asks nothing is kept but what is placed (DOS-03)."""
+    monkeypatch.setattr(clusternamespaces, "_PAGE", 10)
+    # Of all spaces the first.
+    space, cluster, looks = f"root:!{replaced:d}", f"west-{replaced:d}", Looks()
+    keys = [Key(space, *NAMESPACES, "", f"w-{number:02}") for number in range(50)]
+    bodies = [(namespace(key.name), namespace(key.name, **{**PLACED, CLUSTER_LABEL: cluster})) for key in keys]
+    async with Engine(database) as store:
+        placements, listings = ClusterNamespaces(store), Listings(store, monkeypatch)
+        event = Event(EventType.ADDED, keys[0], 1, b"{}")
+        references = sys.getrefcount(event)
+        placements.on_events([event])
+        assert sys.getrefcount(event) == references
+        store.subscribe(placements.on_events, lost=placements.forget, resources=[NAMESPACES])
+        before = await store.commit(*(Create(key, bodies[number][number % 2]) for number, key in enumerate(keys)))
+
+        async def turned() -> None:
+            listings.between = None
+            if replaced:
+                store._forget(store.revision)
+            for number in (0, 1, 48):
+                await store.commit(Update(keys[number], before[number].revision, bodies[number][1 - number % 2]))
+            await store.commit(Delete(keys[49], before[49].revision, bodies[49][1]))
+
+        listings.between = turned
+        with looks.counting():
+            found = sorted(await placements.on(cluster))
+        assert listings.between is None
+        assert looks.most <= 15
+        assert found == sorted(["w-00", "w-48", *(key.name for key in keys[3:48:2])])
+        asked = len(listings.asked)
+        assert sorted(await placements.on(cluster)) == found
+        assert len(listings.asked) == asked
