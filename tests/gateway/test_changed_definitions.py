@@ -111,7 +111,7 @@ async def told(
 ) -> list[dict[str, Any]]:
     """What these watches say of a change, each once."""
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while len(runtime.open_streams) < len(watches):
                 await asyncio.sleep(0.01)
             kept = await runtime.store.get(place)
