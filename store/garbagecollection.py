@@ -329,6 +329,12 @@ class GarbageCollector:
         await self._store.commit(operation(stored.key, stored.revision, result))
 
 
+def gains_owners(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> bool:
+    """Whether a write lets an object have owners that it had not."""
+    before = owners_of(old or {})
+    return any(owner not in before for owner in owners_of(new or {}))
+
+
 def owners_of(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The well-formed owner references of an object."""
     metadata = body.get("metadata")

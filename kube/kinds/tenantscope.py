@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
+
+from kube.requests.configurations import configuration_of
 
 DEFAULT_REFUSED: Final = frozenset({("", "nodes"), ("apps", "daemonsets")})
 """Nodes belong to the platform, and a DaemonSet runs on every one of them."""
-
-_VERSION: Final = "tenancy.tenantry.io/v1alpha1"
 
 
 def read_configuration(document: Any) -> frozenset[tuple[str, str]]:
@@ -16,14 +15,7 @@ def read_configuration(document: Any) -> frozenset[tuple[str, str]]:
 
     Raises ``ValueError``, whose message names the field.
     """
-    if not isinstance(document, Mapping) or document.get("kind") != "TenantScopeConfiguration":
-        raise ValueError("configuration must be a TenantScopeConfiguration")
-    if document.get("apiVersion") != _VERSION:
-        raise ValueError(f"configuration.apiVersion must be {_VERSION}")
-    for key in document:
-        if key not in ("apiVersion", "kind", "refused"):
-            raise ValueError(f"configuration.{key} is not supported")
-    refused = document.get("refused")
+    refused = configuration_of(document, "TenantScopeConfiguration", "refused")
     if not isinstance(refused, list) or not all(isinstance(name, str) and name for name in refused):
         raise ValueError("refused must be a list of resources, such as daemonsets.apps")
     return frozenset((group, plural) for plural, _, group in (name.partition(".") for name in refused))

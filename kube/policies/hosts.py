@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 from kube.policies.bodies import Body, Finding, mapping, members, only, text
 from kube.policies.policy import Policy
+from kube.requests.configurations import configuration_of
 
 GATEWAY: Final = "gateway.networking.k8s.io"
-_VERSION: Final = "tenancy.tenantry.io/v1alpha1"
 
 NAMES: Final = 500
 """Host names that the Ingresses of one tenant may take, where nobody says otherwise."""
@@ -17,14 +17,7 @@ NAMES: Final = 500
 
 def read_configuration(document: Any) -> int:
     """The ``namesOfTenant`` of a ``HostOwnershipConfiguration``. Raises ``ValueError``, whose message names the field."""
-    if not isinstance(document, Mapping) or document.get("kind") != "HostOwnershipConfiguration":
-        raise ValueError("configuration must be a HostOwnershipConfiguration")
-    if document.get("apiVersion") != _VERSION:
-        raise ValueError(f"configuration.apiVersion must be {_VERSION}")
-    for key in document:
-        if key not in ("apiVersion", "kind", "namesOfTenant"):
-            raise ValueError(f"configuration.{key} is not supported")
-    names = document.get("namesOfTenant")
+    names = configuration_of(document, "HostOwnershipConfiguration", "namesOfTenant")
     if not isinstance(names, int) or isinstance(names, bool) or names < 1:
         raise ValueError("namesOfTenant must be a positive number")
     return names

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
 from kube.policies.images import registry_reasons
+from kube.requests.configurations import configuration_of
 from kube.requests.fielderrors import duplicate, invalid, not_supported, required, too_many, type_invalid
 from kube.requests.names import dns_subdomain, label_value, qualified_name
 from kube.requests.status import Cause
@@ -25,7 +26,6 @@ Rules = Mapping[str, Names]
 TENANT: Final = "{tenant}"
 """Stands for the tenant's name in host names."""
 
-_VERSION: Final = "tenancy.tenantry.io/v1alpha1"
 _ENTRIES_MAX: Final = 200
 _EFFECTS: Final = ("NoExecute", "NoSchedule", "PreferNoSchedule")
 _SERVICE_TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
@@ -92,14 +92,7 @@ def read_configuration(document: Any) -> Rules:
 
     Raises ``ValueError``, whose message names the field.
     """
-    if not isinstance(document, Mapping) or document.get("kind") != "TenantPolicyConfiguration":
-        raise ValueError("configuration must be a TenantPolicyConfiguration")
-    if document.get("apiVersion") != _VERSION:
-        raise ValueError(f"configuration.apiVersion must be {_VERSION}")
-    for key in document:
-        if key not in ("apiVersion", "kind", "policies"):
-            raise ValueError(f"configuration.{key} is not supported")
-    rules, causes = read_rules(document.get("policies") or {}, "policies")
+    rules, causes = read_rules(configuration_of(document, "TenantPolicyConfiguration", "policies") or {}, "policies")
     if causes:
         raise ValueError(f"{causes[0].field}: {causes[0].message}")
     return rules

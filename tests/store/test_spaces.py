@@ -11,9 +11,9 @@ import pytest
 from store.cache import OVERHEAD_BYTES
 from store.engine import Engine, Options
 from store.postgresql import dedicatedconnection
-from store.types import Create, Delete, Event, Range, RevisionTooOld, Spaces, Stored, Update
-from store.watches import Watch
+from store.types import Create, Delete, Range, RevisionTooOld, Spaces, Stored, Update
 from tests.store.objects import body, pod
+from tests.store.test_watches import read
 
 OURS = tuple(f"root:ours-{number}" for number in range(5))
 SELECTION = Spaces("", "pods", OURS)
@@ -112,15 +112,6 @@ async def test_nothing_is_read_of_other_spaces(conninfo: str, questions: Questio
         # What is in memory is not asked for again.
         await store.list(SELECTION)
         assert len(questions.about) == len(OURS)
-
-
-async def read(watch: Watch, count: int) -> list[Event]:
-    events: list[Event] = []
-    async with asyncio.timeout(300):
-        while len(events) < count:
-            batch, _ = await anext(watch)
-            events += batch
-    return events
 
 
 @pytest.mark.parametrize("window", [1, 16_384])

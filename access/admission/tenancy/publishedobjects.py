@@ -17,7 +17,7 @@ from kube.requests.labelselectors import parse_labels
 from kube.requests.logicalclusters import ROOT
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import BadRequest, StatusError
-from store.garbagecollection import owners_of
+from store.garbagecollection import gains_owners
 from store.interface import Reader
 from store.types import Operation, Range
 
@@ -58,7 +58,8 @@ class PublishedObjects(NoopPlugin):
     async def validate(self, attributes: Attributes) -> Sequence[Operation]:
         """Raises ``Forbidden`` and ``Invalid``."""
         new, old = attributes.object, attributes.old
-        if attributes.cluster == ROOT and (attributes.operation == DELETE or _gets_owners(attributes)):
+        goes = attributes.operation == DELETE or (attributes.place == NAMESPACES and gains_owners(old, new))
+        if attributes.cluster == ROOT and goes:
             await self._judge_deletion(attributes)
         if new is None or attributes.operation not in (CREATE, UPDATE):
             return ()
@@ -112,12 +113,6 @@ class PublishedObjects(NoopPlugin):
                 f'user "{attributes.principal.name}" may not "{VERB}" {named} in the '
                 "system space, which it takes to change what tenants get"
             )
-
-
-def _gets_owners(attributes: Attributes) -> bool:
-    """Whether a namespace is to go with owners that it did not have."""
-    before = owners_of(attributes.old or {})
-    return attributes.place == NAMESPACES and any(owner not in before for owner in owners_of(attributes.object or {}))
 
 
 def _problem(attributes: Attributes, wanted: dict[str, str]) -> StatusError | None:

@@ -12,7 +12,7 @@ from kube.requests.logicalclusters import ROOT, is_tenant_space
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import Forbidden
 from kube.webhooks.isolation import PERSON
-from store.garbagecollection import owners_of
+from store.garbagecollection import gains_owners
 from store.types import Operation
 from tenants.clusters import objects
 
@@ -82,8 +82,7 @@ def _of_namespace(attributes: Attributes) -> str:
         return "only the gateway marks what belongs to a workspace"
     if before and _described(attributes.old) != _described(attributes.object):
         return "what describes a workspace is changed in the portal"
-    owned_before = owners_of(attributes.old or {})
-    if before and any(owner not in owned_before for owner in owners_of(attributes.object or {})):
+    if before and gains_owners(attributes.old, attributes.object):
         return UNOWNED
     return ""
 
