@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from access.admission.chain import AdmissionChain
@@ -27,6 +28,7 @@ from gateway.process.fairexecutor import FairExecutor
 from gateway.process.heavyrequests import HeavyRequests
 from gateway.process.keyedlocks import KeyedLocks
 from gateway.process.metrics import Metrics
+from gateway.process.placethreads import PlaceThreads
 from gateway.process.siblings import Siblings
 from gateway.process.streams import OpenStreams
 from gateway.process.suspensions import SuspensionCache
@@ -94,6 +96,7 @@ class Runtime:
     held_answers: HeldAnswers = field(default_factory=HeldAnswers)
     open_streams: OpenStreams = field(default_factory=OpenStreams)
     merged_versions: MergedVersions = field(default_factory=MergedVersions)
+    order_threads: PlaceThreads = field(default_factory=partial(PlaceThreads, "orders"))
     write_locks: KeyedLocks = field(default_factory=KeyedLocks)
     conversions: Turns = field(default_factory=Turns)
     """Of those who wait for long objects of a resource in another version than they are kept in."""

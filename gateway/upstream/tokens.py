@@ -15,9 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import defaultdict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -26,6 +24,7 @@ from uuid import UUID
 
 from access.credentials.tokenrequests import ClusterToken
 from access.credentials.workspacetokens import workspace_token_issue
+from gateway.process.placethreads import PlaceThreads
 from gateway.upstream.client import Cluster
 from gateway.upstream.placements import Placement
 from kube.requests.status import ServiceUnavailable, StatusError
@@ -33,10 +32,6 @@ from tenants.clusters.client import Place
 
 RENEW_SECONDS: Final = 600.0
 PAUSE_SECONDS: Final = 10.0
-
-_THREADS: Final = 16
-_AT_ONCE: Final = 4
-"""Tokens that one cluster is asked for at a time: however slow it is, there are threads left for the others."""
 
 _Owner = tuple[str, str, Cluster, str, str]
 """A workspace's UID, where it is taken to be (space, cluster, namespace), and the role of the account.
@@ -67,8 +62,7 @@ class WorkspaceTokens:
         self._now = now
         self._held: dict[_Owner, _Held] = {}
         self._issuing: dict[_Owner, asyncio.Task[str]] = {}
-        self._threads = ThreadPoolExecutor(_THREADS, "tokens")
-        self._turns: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(_AT_ONCE))
+        self._threads = PlaceThreads("tokens")
 
     async def get(self, placement: Placement, cluster: Cluster, role: str) -> str:
         """A token of the workspace's account of ``role``, for this cluster alone. Raises as ``workspace_token_issue``."""
@@ -108,10 +102,7 @@ class WorkspaceTokens:
             del self._issuing[owner]
 
     async def _issued(self, placement: Placement, cluster: Cluster, role: str, now: datetime) -> ClusterToken:
-        """In threads of their own: a cluster that takes its time keeps few of them, and none that others wait for."""
-        async with self._turns[placement.cluster]:
-            issue = partial(self._issue, placement, cluster, role, now)
-            return await asyncio.get_running_loop().run_in_executor(self._threads, issue)
+        return await self._threads.run(placement.cluster, partial(self._issue, placement, cluster, role, now))
 
     async def _renew(self, placement: Placement, cluster: Cluster, role: str) -> str:
         now = self._now()

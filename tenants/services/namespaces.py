@@ -12,13 +12,14 @@ from django.db import transaction
 from audit.recorder import Actor
 from kube.requests.status import AlreadyExists, Cause, Forbidden, Invalid, NotFound
 from store.types import Operation, Stored
+from tenants import actionlimits
 from tenants.clusters.client import ClusterUnusable, Outcome, client_for, object_path
 from tenants.clusters.objects import NAME_ANNOTATION, TIER_ANNOTATION
 from tenants.models import Cluster, Tier, User
 from tenants.naming import check_namespace_of
 from tenants.placednamespaces import placed_namespace_create, placed_namespace_show
 from tenants.rights import as_actor
-from tenants.services.workspaces import workspace_delete, workspace_init
+from tenants.services.workspaces import workspace_delete, workspace_make
 
 
 def namespace_order(
@@ -46,15 +47,17 @@ def namespace_order(
             f'Namespace "{name}" is invalid: {causes[0].field}: {message}', kind="Namespace", name=name, causes=causes
         )
     check_namespace_of(tenant, name)
+    # Before the cluster is asked: who asks for much waits, not the threads that wait for the cluster.
+    actionlimits.take(actionlimits.INIT, user.id)
     _require_free(found, tenant, name)
     with transaction.atomic():
-        workspace = workspace_init(
+        workspace = workspace_make(
             actor=actor,
             user=user,
-            tier=chosen,
-            tenant=tenant,
+            tier_name=chosen,
+            tenant_name=tenant,
             name=annotations.get(NAME_ANNOTATION) or name,
-            cluster=cluster,
+            cluster_name=cluster,
             namespace=name,
         )
         return placed_namespace_create(workspace, body, held)

@@ -59,17 +59,16 @@ def workspace_init(
     another member's, ``ServiceUnavailable`` when there is no cluster.
     """
     actionlimits.take(actionlimits.INIT, user.id)
-    with transaction.atomic():
-        return _init(
-            actor,
-            user,
-            tier_name=tier,
-            tenant_name=tenant,
-            name=name,
-            cluster_name=cluster,
-            namespace=namespace,
-            key=idempotency_key,
-        )
+    return workspace_make(
+        actor=actor,
+        user=user,
+        tier_name=tier,
+        tenant_name=tenant,
+        name=name,
+        cluster_name=cluster,
+        namespace=namespace,
+        key=idempotency_key,
+    )
 
 
 @transaction.atomic
@@ -169,17 +168,19 @@ def workspace_change_tier(*, actor: Actor, workspace_id: UUID, tier: str) -> Wor
     return workspace
 
 
-def _init(
+@transaction.atomic
+def workspace_make(
+    *,
     actor: Actor,
     user: User,
-    *,
     tier_name: str,
     tenant_name: str,
     name: str,
     cluster_name: str,
     namespace: str,
-    key: str,
+    key: str = "",
 ) -> Workspace:
+    """As ``workspace_init``, for whose call has been counted already."""
     tenant_name = tenant_name or _only_tenant(user)
     tenant = tenant_locked(tenant_name)
     role = require_role(actor, tenant_name, Role.VIEWER)

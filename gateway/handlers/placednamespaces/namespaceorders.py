@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -45,7 +46,7 @@ async def order(
         raise forbidden_object("", "namespaces", body["metadata"]["name"], UNOWNED)
     tier = (await _defaults(runtime, request.info.tenant)).get(DEFAULT_TIER, "")
     name = body["metadata"]["name"]
-    stored = await asyncio.to_thread(
+    ordered = partial(
         runtime.tenants.order_namespace,
         caller=_caller(request),
         tenant=request.info.tenant,
@@ -54,6 +55,8 @@ async def order(
         body=body,
         held=[each for each in held if not (isinstance(each, Create) and each.key.namespace == name)],
     )
+    # The cluster is asked whether it has the name already, and may take its time.
+    stored = await runtime.order_threads.run(cluster, ordered)
     return _never_kept(stored) if request.dry_run else stored
 
 
