@@ -40,6 +40,8 @@ class Options:
     service_account_key_files: tuple[Path, ...] = ()
     api_audiences: tuple[str, ...] = ()
     portal_token_key_file: Path | None = None
+    webhook_service_accounts: tuple[str, ...] = ()
+    """The clusters at which tokens of service accounts of tenants' spaces are taken (GW17)."""
     authentication: AuthenticationOptions = field(default_factory=AuthenticationOptions)
     authorization: AuthorizationOptions = field(default_factory=AuthorizationOptions)
     default_tenant: str = ""

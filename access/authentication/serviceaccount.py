@@ -11,7 +11,7 @@ import orjson
 
 from access.authentication.base import Credentials, Refused
 from access.authentication.keyfiles import KeyFiles
-from kube.authentication.identity import AUTHENTICATED, Principal
+from kube.authentication.identity import AUTHENTICATED, SERVICE_ACCOUNT_PREFIX, Principal
 from kube.authentication.serviceaccounttokens import (
     InvalidToken,
     Reference,
@@ -80,6 +80,14 @@ class ServiceAccountAuthenticator:
         verified = self._verify(token, _digest(token, _written(audiences)), audiences, now)
         await self._require_all(verified)
         return verified.principal
+
+    async def require_account(self, account: Principal) -> None:
+        """Raise ``Refused`` where the account that somebody was accepted as before, by its UID, has ended since."""
+        namespace, _, name = account.name.removeprefix(SERVICE_ACCOUNT_PREFIX).partition(":")
+        key = Key(str(account.cluster), "", "serviceaccounts", namespace, name)
+        flaw = _flaw(await self._store.get(key, cached=True), Reference(name, account.uid))
+        if flaw:
+            raise Refused(f"the service account {flaw}")
 
     def _is_good(self, verified: _Verified) -> bool:
         """Whether all that the token names is, as far as can be said at once, what it was when it was last looked up."""

@@ -1,8 +1,9 @@
-"""TokenReview: who a token of the portal belongs to, for a cluster where its tenant has a namespace (GW17, D9).
+"""TokenReview: whose a token is, for a cluster where its tenant has a namespace (GW17, D9).
 
-The answer rests on the credential's row, as at the product's own API server: revocation, expiry, the membership, the account
-and the workspace end it. A suspension does not make anybody unknown: whoever is locked out is told so, and why, by
-``authorize``.
+A token of the portal rests on the credential's row, as at the product's own API server: revocation, expiry, the membership, the
+account and the workspace end it. Those of service accounts of the tenants' spaces are taken at the clusters that
+``--webhook-service-accounts`` names, made for the audience of clusters alone. A suspension does not make anybody unknown: whoever
+is locked out is told so, and why, by ``authorize``.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import Any, Final
 from access.authentication.base import Credentials, Refused
 from gateway.http.messages import Request
 from gateway.process.runtime import Runtime
-from kube.authentication.identity import AUTHENTICATED
+from kube.authentication.identity import AUTHENTICATED, Principal
 from kube.authentication.portaltokens import AUDIENCE
+from kube.authentication.serviceaccounttokens import unverified_issuer
 from kube.requests.logicalclusters import space_of
 from kube.webhooks.isolation import PERSON
 from kube.webhooks.reviews import read_token_review, token_answer, token_refusal
@@ -27,9 +29,7 @@ async def answer(runtime: Runtime, request: Request, cluster: str, body: Any) ->
     if review.audiences and AUDIENCE not in review.audiences:
         return token_refusal(f"the token is for {AUDIENCE}, which is not among the server's --api-audiences")
     try:
-        principal = await runtime.people.authenticate(
-            Credentials(authorization=f"Bearer {review.token}"), now=request.now
-        )
+        principal = await _bearer_of(runtime, cluster, review.token, now=request.now)
     except Refused as refusal:
         return token_refusal(str(refusal))
     if principal is None or principal.tenant is None or not runtime.authentication.counts(principal):
@@ -43,7 +43,16 @@ async def answer(runtime: Runtime, request: Request, cluster: str, body: Any) ->
         principal.namespace and principal.namespace not in {placement.namespace for placement in placements}
     ):
         return token_refusal("the token is for nothing on this cluster")
-    user = principal.user_info()
-    user["username"] = f"{PERSON}{principal.name}"
-    user["groups"] = [group for group in principal.groups if group != AUTHENTICATED]
+    # No logical cluster is at home on a cluster: an account is told from its namesakes there by the name of its own.
+    there = principal.seen_from("")
+    user = there.user_info()
+    user["username"] = f"{PERSON}{there.name}"
+    user["groups"] = [group for group in there.groups if group != AUTHENTICATED]
     return token_answer(user, [AUDIENCE])
+
+
+async def _bearer_of(runtime: Runtime, cluster: str, token: str, *, now: float) -> Principal | None:
+    issuer = unverified_issuer(token)
+    if cluster in runtime.options.webhook_service_accounts and issuer == runtime.options.service_account_issuer:
+        return await runtime.accounts.principal(token, audiences=(AUDIENCE,), now=now)
+    return await runtime.people.authenticate(Credentials(authorization=f"Bearer {token}"), now=now)

@@ -3,7 +3,8 @@
 1. Whoever is nobody's but the cluster's own (nodes, system accounts, its admins) is left to its other authorizers.
 2. Locks of the tenant and of the workspace deny, with the reason, and freezes what writes; then the wall between tenants.
 3. A person inside gets what the door would give: the decision of the space's own chain, as far as the role of workspaces on
-   the cluster covers it. Beyond that, and for service accounts, the cluster's own RBAC decides.
+   the cluster covers it; and so does a service account of the tenant's space, where its tokens are taken (``authenticate``).
+   Beyond that, and for service accounts of the cluster's namespaces, the cluster's own RBAC decides.
 
 Everything that decides is in memory, kept right by notifications.
 """
@@ -23,9 +24,18 @@ from gateway.handlers.placednamespaces.forwarding import role_of
 from gateway.http.messages import Request
 from gateway.process.runtime import Runtime
 from gateway.upstream.placements import Placement
-from kube.authentication.identity import TENANT_EXTRA, Principal, without_virtual_groups
+from kube.authentication.identity import (
+    FOREIGN_ACCOUNT_PREFIX,
+    HOME_EXTRA,
+    SERVICE_ACCOUNT_PREFIX,
+    TENANT_EXTRA,
+    Principal,
+    account_groups,
+    local_service_account,
+    without_virtual_groups,
+)
 from kube.authorization.decisions import Decision, Verdict
-from kube.requests.logicalclusters import space_of, tenant_of
+from kube.requests.logicalclusters import is_valid, space_of, tenant_of
 from kube.requests.names import SYSTEM_TENANT, is_tenant_name
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import Forbidden
@@ -36,6 +46,7 @@ _NOT_OURS: Final = Decision(Verdict.NO_OPINION, STEP, "the user is no tenant's")
 _UNSAID: Final = Decision(Verdict.DENY, STEP, f'extra["{TENANT_EXTRA}"] must name one tenant')
 _ELSEWHERE: Final = Decision(Verdict.DENY, STEP, "the tenant has nothing on this cluster")
 _INSIDE: Final = Decision(Verdict.NO_OPINION, STEP, "the account is in its own tenant's namespaces")
+_NO_ACCOUNT: Final = Decision(Verdict.DENY, STEP, "the service account is none that the cluster is to know")
 _AUTHENTICATOR: Final = "webhook"
 
 
@@ -63,6 +74,8 @@ async def answer(runtime: Runtime, request: Request, cluster: str, body: Any) ->
         # What became of a tenant that has nothing there is no business of the cluster's, nor does its audit tell of it.
         return access_answer(_ELSEWHERE)
     principal = _principal(review.subject, tenants[0])
+    if principal is None:
+        return access_answer(_NO_ACCOUNT)
     decision = await _decision(runtime, request, cluster, principal, asked, home)
     if decision.verdict is Verdict.DENY:
         _record(runtime, request, principal, asked, decision)
@@ -94,6 +107,13 @@ async def _decision(
         if holder.tenant != principal.tenant or holder.uid != principal.uid:
             return Decision(Verdict.DENY, STEP, "the credential is somebody else's")
         principal = holder
+    if principal.cluster is not None:
+        if cluster not in runtime.options.webhook_service_accounts:
+            return _NO_ACCOUNT
+        try:
+            await runtime.accounts.require_account(principal)
+        except Refused as refusal:
+            return Decision(Verdict.DENY, STEP, str(refusal))
     openings = runtime.clusters.openings(cluster) if asked.is_resource and not asked.namespace else ()
     at_wall = at_the_wall(str(principal.tenant), asked, owner, openings)
     if at_wall is not None:
@@ -114,14 +134,26 @@ async def _decision(
     return decision
 
 
-def _principal(subject: Subject, tenant: str) -> Principal:
+def _principal(subject: Subject, tenant: str) -> Principal | None:
+    """Who is meant, ``None`` for an account of no logical cluster of the tenant."""
+    name, person = subject.name.removeprefix(PERSON), subject.name.startswith(PERSON)
+    groups, home = without_virtual_groups(subject.groups), ""
+    if person and name.startswith((FOREIGN_ACCOUNT_PREFIX, SERVICE_ACCOUNT_PREFIX)):
+        try:
+            name, home = local_service_account(name, subject.extra.get(HOME_EXTRA, ()))
+        except ValueError:
+            return None
+        if not is_valid(home) or tenant_of(home) != tenant:
+            return None
+        groups = (*groups, *account_groups(name))
     return Principal(
-        name=subject.name.removeprefix(PERSON),
+        name=name,
         uid=subject.uid,
-        groups=without_virtual_groups(subject.groups),
+        groups=groups,
         tenant=tenant,
         authenticator=_AUTHENTICATOR,
-        credential_id=subject.credential_id if subject.name.startswith(PERSON) else "",
+        cluster=home or None,
+        credential_id=subject.credential_id if person and not home else "",
     )
 
 

@@ -94,6 +94,13 @@ class Command(BaseCommand):
         add("--service-account-key-file", type=Path, action="append", default=[], help="keys that verify them")
         add("--portal-token-key-file", type=Path, help="keys that verify people's tokens of the portal; generated")
         add("--api-audiences", type=_names, default=(), help="audiences of this server, the issuer by default")
+        add(
+            "--webhook-service-accounts",
+            type=_names,
+            default=(),
+            metavar="CLUSTERS",
+            help="clusters whose webhook of authentication takes tokens of service accounts of tenants' spaces",
+        )
         add("--default-tenant", default="", help="tenant of users without one")
         add("--external-url", default="", help="where clients reach this server; its address by default")
         add(
@@ -166,6 +173,7 @@ class Command(BaseCommand):
             service_account_key_files=tuple(flags["service_account_key_file"]),
             api_audiences=flags["api_audiences"],
             portal_token_key_file=flags["portal_token_key_file"],
+            webhook_service_accounts=flags["webhook_service_accounts"],
             default_tenant=flags["default_tenant"],
             external_url=flags["external_url"],
             external_ca_file=flags["external_ca_file"],

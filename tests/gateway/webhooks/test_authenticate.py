@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -12,6 +15,7 @@ from access.models import Credential
 from tenants.models import Role
 from tenants.services import membership_remove, tenant_create, workspace_suspend
 from tests.gateway.callers import eventually
+from tests.gateway.conftest import Server, another
 from tests.gateway.webhooks.conftest import TENANT, Asking, Customer, known
 from tests.tenants.conftest import OPERATOR, actor_of
 
@@ -97,3 +101,85 @@ def test_a_tenant_without_a_namespace_on_the_cluster_is_unknown_there(asking: As
     user = {"user": "tenantry:ivan@initech.test", "groups": ["tenantry:owner"], "extra": {TENANT: [tenant.name]}}
     status = asking.may(user, "list", "pods", acme.namespace)
     assert (status["allowed"], status["denied"]) == (False, True)
+
+
+@pytest.fixture
+def robot(
+    asking: Asking, acme: Customer, door_server: tuple[Server, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Robot]:
+    """A program of a tenant with an account in its space, and the server that lets the cluster know it."""
+    monkeypatch.setenv("TENANTRY_SEALING_KEYS", door_server[1])
+    with another(asking.product, tmp_path / "data", "--webhook-service-accounts", asking.name) as server:
+        yield Robot(server, Asking(asking.name, server, asking.token), acme)
+
+
+@dataclass
+class Robot:
+    server: Server
+    asking: Asking
+    customer: Customer
+
+    def write(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        answer = self.server.admin.post(f"/clusters/root:{self.customer.tenant.name}{path}", body)
+        assert answer.status == 201, answer.body
+        return answer.body
+
+    def token(self, *audiences: str) -> str:
+        body = {"spec": {"audiences": list(audiences)}}
+        return str(self.write("/api/v1/namespaces/default/serviceaccounts/robot/token", body)["status"]["token"])
+
+
+def test_a_service_account_of_a_space_is_known_where_that_is_wished(
+    robot: Robot, asking: Asking, globex: Customer
+) -> None:
+    """It is nobody's namesake on the cluster, may what its space's RBAC gives it, and ends with its account."""
+    accounts, rbac = "/api/v1/namespaces/default/serviceaccounts", "rbac.authorization.k8s.io"
+    made = robot.write(accounts, {"metadata": {"name": "robot"}})
+    token, theirs = robot.token(AUDIENCE), robot.customer.namespace
+    status = robot.asking.who(token, "https://kubernetes.default.svc", AUDIENCE)
+    assert (status["authenticated"], status.get("audiences")) == (True, [AUDIENCE]), status
+    user = status["user"]
+    home = f"root:{robot.customer.tenant.name}"
+    assert user["username"] == f"tenantry:system:kcp:serviceaccount:{home}:default:robot"
+    assert (user["uid"], user["extra"][TENANT]) == (made["metadata"]["uid"], [robot.customer.tenant.name])
+    assert not [group for group in user["groups"] if group.startswith("system:")]
+
+    # Tokens for the server alone are none for clusters, and no other cluster or server is told of any.
+    assert not robot.asking.who(robot.token())["authenticated"]
+    assert not asking.who(token)["authenticated"]
+
+    def may(who: Asking, verb: str, place: str) -> tuple[bool, bool]:
+        status = who.may(known({"user": user}), verb, "configmaps", place)
+        return status["allowed"], status.get("denied", False)
+
+    assert may(robot.asking, "list", theirs) == (False, False)
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}
+    robot.write(f"/apis/{rbac}/v1/clusterroles", {"metadata": {"name": "robot"}, "rules": [rule]})
+    binding = {
+        "metadata": {"name": "robot"},
+        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "robot"},
+        "subjects": [{"kind": "ServiceAccount", "name": "robot", "namespace": "default"}],
+    }
+    robot.write(f"/apis/{rbac}/v1/clusterrolebindings", binding)
+    assert eventually(lambda: may(robot.asking, "list", theirs) == (True, False))
+    assert may(robot.asking, "delete", theirs) == (False, False)
+    for place in (globex.namespace, "kube-system", ""):
+        assert may(robot.asking, "list", place) == (False, True), place
+    # Where nobody wished for it the name says nothing, and so it does with another home or tenant.
+    assert may(asking, "list", theirs) == (False, True)
+    for changed in (
+        {"extra": {**user["extra"], "authentication.kcp.io/cluster-name": [f"root:{globex.tenant.name}"]}},
+        {"username": user["username"].replace(home, f"root:{globex.tenant.name}")},
+        {"username": "tenantry:system:serviceaccount:default:robot", "extra": {TENANT: user["extra"][TENANT]}},
+        {"uid": "another"},
+    ):
+        forged = known({"user": {**user, **changed}})
+        assert robot.asking.may(forged, "list", "configmaps", theirs).get("denied") is True, changed
+
+    space = f"/clusters/{home}"
+    assert robot.server.admin.delete(f"{space}{accounts}/robot").status == 200
+    assert eventually(lambda: may(robot.asking, "list", theirs) == (False, True))
+    assert not robot.asking.who(token)["authenticated"]
+    # Who comes to have its name is somebody else.
+    robot.write(accounts, {"metadata": {"name": "robot"}})
+    assert eventually(lambda: may(robot.asking, "list", theirs) == (False, True))
