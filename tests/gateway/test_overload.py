@@ -343,10 +343,15 @@ async def test_one_long_step_of_compiled_code_is_a_hold() -> None:
             await asyncio.sleep(0)
             used = time.thread_time()
             _long_step(used)
-        ready = time.thread_time() + 10 * HOLD_SECONDS
-        while time.thread_time() < ready:
+        # A machine that lends its processor to others may count their time as this thread's.
+        longer, now = 0, time.thread_time()
+        ready = now + 10 * HOLD_SECONDS
+        while now < ready:
+            before = now
             await asyncio.sleep(0)
-    assert sum(watchdog.holds.values()) == 3
+            now = time.thread_time()
+            longer += now - before > HOLD_SECONDS
+    assert 3 <= sum(watchdog.holds.values()) <= 3 + longer
     assert watchdog.longest > HOLD_SECONDS
 
 

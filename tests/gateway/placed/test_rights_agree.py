@@ -6,6 +6,7 @@ cases that somebody has thought of.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -70,7 +71,13 @@ class Somebody:
     principal: Principal
 
     def ask(self, method: str, path: str, body: Any = None, media: str = "application/json") -> Answer:
-        return self.speaker.send(method, path, body, media)
+        """What is answered; a server or a cluster that is too busy to say is asked again."""
+        for _ in range(100):
+            answer = self.speaker.send(method, path, body, media)
+            if answer.status not in (429, 503, 504):
+                break
+            time.sleep(0.1)
+        return answer
 
     def may(self, asked: Attributes) -> tuple[bool, str]:
         """What a review of oneself says, and why."""
