@@ -44,7 +44,6 @@ class Options:
     """The clusters at which tokens of service accounts of tenants' spaces are taken (GW17)."""
     authentication: AuthenticationOptions = field(default_factory=AuthenticationOptions)
     authorization: AuthorizationOptions = field(default_factory=AuthorizationOptions)
-    default_tenant: str = ""
     external_url: str = ""
     external_ca_file: Path | None = None
     workspace_depth: int = WORKSPACE_DEPTH

@@ -101,7 +101,6 @@ class Command(BaseCommand):
             metavar="CLUSTERS",
             help="clusters whose webhook of authentication takes tokens of service accounts of tenants' spaces",
         )
-        add("--default-tenant", default="", help="tenant of users without one")
         add("--external-url", default="", help="where clients reach this server; its address by default")
         add(
             "--external-ca-file",
@@ -150,8 +149,6 @@ class Command(BaseCommand):
         """Serve until SIGTERM or SIGINT. Raises ``CommandError`` for flags and files that cannot be used, and a port that is taken."""
         if bool(flags["tls_cert_file"]) != bool(flags["tls_private_key_file"]):
             raise CommandError("--tls-cert-file and --tls-private-key-file go together")
-        if flags["default_tenant"] == "system":
-            raise CommandError("--default-tenant=system would make everybody without a tenant an operator")
         if flags["anonymous_auth"] and always.ALLOW in flags["authorization_mode"]:
             raise CommandError(
                 f"--anonymous-auth and the mode {always.ALLOW} exclude each other: anybody could do anything"
@@ -174,7 +171,6 @@ class Command(BaseCommand):
             api_audiences=flags["api_audiences"],
             portal_token_key_file=flags["portal_token_key_file"],
             webhook_service_accounts=flags["webhook_service_accounts"],
-            default_tenant=flags["default_tenant"],
             external_url=flags["external_url"],
             external_ca_file=flags["external_ca_file"],
             workspace_depth=flags["workspace_depth"],
