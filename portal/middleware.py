@@ -208,7 +208,7 @@ class AuditorMiddleware:
         user: Any = request.user
         if not user.is_authenticated or not user.is_auditor or request.method in _SAFE:
             return None
-        if request.path.startswith("/api/v1/") or request.resolver_match.view_name in _OWN:  # type: ignore[union-attr]
+        if errors.is_of_api(request.path) or request.resolver_match.view_name in _OWN:  # type: ignore[union-attr]
             return None
         return errors.answer(request, 403, "Auditors see everything and change nothing.")
 

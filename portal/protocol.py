@@ -8,6 +8,7 @@ WebSockets are for terminals alone, and no library of uvicorn's takes them.
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any, Final, cast
 from urllib.parse import unquote
 
@@ -26,6 +27,7 @@ from gateway.http.protocol import (
     TooLarge,
 )
 from portal.contents.relay import Application, Doors, Relay
+from portal.http import errors
 
 MAX_BODY_BYTES: Final = 2 * 1024 * 1024
 """What reaches Django, which itself refuses more than one mebibyte, and says so better."""
@@ -42,10 +44,7 @@ WRITE_SECONDS: Final = 60.0
 LEAVING: Final = "leaving"
 """Of the state that the server shares with every request: whether it is about to end."""
 
-_TOO_LARGE: Final = (
-    b"HTTP/1.1 413 Content Too Large\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 22\r\n"
-    b"connection: close\r\n\r\nThe body is too large."
-)
+_TOO_LARGE: Final = "The body is too large."
 
 
 class BodyTooLarge(httptools.HttpParserError):
@@ -183,7 +182,7 @@ class PortalProtocol(HttpToolsProtocol):
         """What came is refused."""
         self._wait(None)
         if self._body_refused:
-            self.transport.write(_TOO_LARGE)
+            self.transport.write(self._refusal_of_the_body())
             self.transport.close()
         else:
             super().send_400_response(msg)
@@ -255,6 +254,16 @@ class PortalProtocol(HttpToolsProtocol):
         if self._pieces:
             body, self._pieces = b"".join(self._pieces), []
             super().on_body(body)
+
+    def _refusal_of_the_body(self) -> bytes:
+        # The head may be refused before anybody has looked at its address.
+        path = unquote(self.url.partition(b"?")[0].decode("latin-1"))
+        kind, said = "text/plain; charset=utf-8", _TOO_LARGE
+        if errors.is_of_api(path):
+            kind = errors.PROBLEM
+            said = json.dumps(errors.problem_body(path, 413, _TOO_LARGE, reason="RequestEntityTooLarge"))
+        head = f"HTTP/1.1 413 Content Too Large\r\ncontent-type: {kind}\r\ncontent-length: {len(said)}\r\n"
+        return f"{head}connection: close\r\n\r\n{said}".encode("ascii")
 
     def _count_body(self, size: int) -> None:
         self._body_bytes += size

@@ -8,15 +8,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from django.core.handlers.asgi import ASGIHandler
-
+from portal.http.handler import PortalHandler
 from portal.serving import PortalServer
 
 
 @contextmanager
 def served_portal() -> Iterator[tuple[str, PortalServer]]:
     """Its address, by a name for which browsers keep Secure cookies, and its server."""
-    server = PortalServer(ASGIHandler())
+    server = PortalServer(PortalHandler())
     listening = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=asyncio.run, args=(server.serve(sockets=[listening]),), daemon=True)
     thread.start()

@@ -94,18 +94,13 @@ class Endpoint(APIView):
     def validated_body(
         self, request: Request, serializer_class: type[serializers.Serializer[Any]], *, partial: bool = False
     ) -> dict[str, Any]:
-        """The checked body, without defaults for what it leaves out when ``partial``.
+        """The checked body, without defaults for what it leaves out when ``partial``; no body says nothing of anything.
 
         Raises ``ValidationError`` that names the wrong members.
         """
         serializer = serializer_class(data=request.data, partial=partial)
         serializer.is_valid(raise_exception=True)
         return dict(serializer.validated_data)
-
-    def optional_body(self, request: Request, serializer_class: type[serializers.Serializer[Any]]) -> dict[str, Any]:
-        """The same, and nothing for a request without a body."""
-        empty = request.META.get("CONTENT_LENGTH", "0") in {"", "0"}
-        return {} if empty else self.validated_body(request, serializer_class)
 
 
 def page_parameters(request: Request) -> tuple[str, int]:

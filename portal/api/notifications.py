@@ -104,7 +104,7 @@ class NotificationsRead(Endpoint):
     def post(self, request: Request) -> Response:
         """One that is read already stays so."""
         user: Any = request.user
-        one = self.optional_body(request, ReadRequest).get("id")
+        one = self.validated_body(request, ReadRequest).get("id")
         return Response({"read": notifications_read(user=user, now=timezone.now(), notification_id=one)})
 
 

@@ -28,7 +28,7 @@ class TooLarge(exceptions.APIException):
 
     status_code = 413
     default_detail = "The body is larger than one mebibyte."
-    default_code = "too_large"
+    default_code = "request_entity_too_large"
 
 
 class StrictJSONParser(BaseParser):

@@ -253,7 +253,7 @@ class RequestApproval(Endpoint):
     )
     def post(self, request: Request, pk: UUID) -> Response:
         """With the caller's rights, all of it or nothing; still open where a second person is needed."""
-        answer = self.optional_body(request, ApproveRequest).get("answer", "")
+        answer = self.validated_body(request, ApproveRequest)["answer"]
         _visible(request, pk)
         with everything():
             found = request_approve(actor=api_actor(request), request_id=pk, answer=answer, now=timezone.now())

@@ -349,7 +349,7 @@ class TenantKubeconfig(Endpoint):
     def post(self, request: Request, name: str) -> Response:
         """The workspaces that are ready, the first hundred by name."""
         _visible(request, name)
-        wanted = self.optional_body(request, TenantKubeconfigRequest)
+        wanted = self.validated_body(request, TenantKubeconfigRequest)
         issued = tenant_kubeconfig_issue(actor=api_actor(request), tenant=name, **wanted, now=timezone.now())
         return secret_response(IssuedTenantKubeconfigSerializer(issued).data, status=201)
 

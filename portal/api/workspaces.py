@@ -237,7 +237,7 @@ class CredentialCreate(Endpoint):
     def post(self, request: Request, pk: str) -> Response:
         """With the rights that are asked for, at most the caller's own."""
         found = _visible(request, pk)
-        wanted = self.optional_body(request, CredentialCreateRequest)
+        wanted = self.validated_body(request, CredentialCreateRequest)
         issued = kubeconfig_issue(actor=api_actor(request), workspace_id=found.pk, **wanted, now=timezone.now())
         return secret_response(IssuedKubeconfigSerializer(issued).data, status=201)
 

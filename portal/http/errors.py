@@ -16,6 +16,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 
+PROBLEM: Final = "application/problem+json"
+
 _WORDS: Final = {
     400: (
         "That request makes no sense",
@@ -58,9 +60,14 @@ _PROBLEMS: Final = {
 """For programs, which see no page."""
 
 
+def is_of_api(path: str) -> bool:
+    """Whether what is asked for is the REST API's, whose failures are problems."""
+    return path.startswith("/api/v1/")
+
+
 def answer(request: HttpRequest, code: int, detail: str = "", *, retry_after: int | None = None) -> HttpResponse:
     """The failure in the form that fits the path: problems under ``/api/``, pages everywhere else."""
-    if request.path.startswith("/api/v1/"):
+    if is_of_api(request.path):
         response = problem(request, code, detail)
     else:
         title, text, remedy = _WORDS.get(code, _WORDS[500 if code >= 500 else 400])
@@ -78,15 +85,15 @@ def answer(request: HttpRequest, code: int, detail: str = "", *, retry_after: in
     return response
 
 
-def problem_body(request: HttpRequest, code: int, detail: str, *, reason: str = "") -> dict[str, Any]:
-    """The members of a problem (RFC 9457), with the request's number."""
+def problem_body(path: str, code: int, detail: str, *, reason: str = "", request_id: str = "") -> dict[str, Any]:
+    """The members of a problem (RFC 9457), with the request's number where it has got one."""
     body: dict[str, Any] = {
         "type": "about:blank",
         "title": http.client.responses.get(code, "Error"),
         "status": code,
         "detail": detail or _PROBLEMS.get(code) or _WORDS.get(code, _WORDS[500])[1],
-        "instance": request.path,
-        "request_id": getattr(request, "request_id", ""),
+        "instance": path,
+        "request_id": request_id,
     }
     if reason:
         body["reason"] = reason
@@ -97,10 +104,11 @@ def problem(
     request: HttpRequest, code: int, detail: str = "", *, reason: str = "", fields: Sequence[dict[str, str]] = ()
 ) -> HttpResponse:
     """A problem as a response; ``fields`` says which members of the body are wrong, and why."""
-    body = problem_body(request, code, detail, reason=reason)
+    number = getattr(request, "request_id", "")
+    body = problem_body(request.path, code, detail, reason=reason, request_id=number)
     if fields:
         body["errors"] = list(fields)
-    return HttpResponse(json.dumps(body), status=code, content_type="application/problem+json")
+    return HttpResponse(json.dumps(body), status=code, content_type=PROBLEM)
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:

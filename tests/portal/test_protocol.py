@@ -1,7 +1,8 @@
-"""The portal's connections, spoken byte by byte to Django's own handler: what strangers may send, and for how long."""
+"""The portal's connections, spoken byte by byte to the portal's own handler: what strangers may send, and for how long."""
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import uuid
@@ -166,6 +167,17 @@ def test_a_page_asked_for_as_a_websocket_is_not_even_made(portal: Portal, monkey
 def test_a_body_that_says_that_it_is_too_large_is_not_waited_for(portal: Portal) -> None:
     """DOS-01: nothing of it reaches the disk."""
     assert codes(portal.said(POST + b"Content-Length: %d\r\n\r\n" % (MAX_BODY_BYTES + 1))) == [413]
+
+
+def test_a_body_that_is_too_large_is_a_problem_for_programs(portal: Portal) -> None:
+    """API-28: although nothing that knows the REST API has seen it."""
+    start = POST.replace(b"/healthz", b"/api/v1/workspaces/init?x=y")
+    answer = portal.said(start + b"Content-Length: %d\r\n\r\n" % (MAX_BODY_BYTES + 1))
+    head, _, said = answer.partition(b"\r\n\r\n")
+    assert b"content-type: application/problem+json\r\n" in head
+    problem = json.loads(said)
+    assert [problem["status"]] == codes(answer) == [413]
+    assert (problem["instance"], problem["reason"]) == ("/api/v1/workspaces/init", "RequestEntityTooLarge")
 
 
 def test_a_body_of_unknown_length_is_refused_where_it_becomes_too_large(portal: Portal) -> None:

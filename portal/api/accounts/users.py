@@ -135,9 +135,9 @@ class UserReset(Endpoint):
         """A link leaves the present password alone until it is used; a given password takes its place at once."""
         actor, now = api_operator(request), timezone.now()
         shown: dict[str, Any] = {"link": "", "password": "", "expires_at": None}
-        said = self.optional_body(request, ResetRequest)
-        how: dict[str, Any] = {"user_id": pk, "now": now, "keep_factors": said.get("keep_factors", False)}
-        if said.get("way") == "password":
+        said = self.validated_body(request, ResetRequest)
+        how: dict[str, Any] = {"user_id": pk, "now": now, "keep_factors": said["keep_factors"]}
+        if said["way"] == "password":
             shown["password"] = resets.password_give(actor=actor, **how)
         else:
             made = resets.password_link_create(actor=actor, **how)

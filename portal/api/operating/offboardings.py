@@ -73,5 +73,5 @@ class TenantExport(Endpoint):
         require_tenant(request, name)
         actor = api_actor(request)
         selectors.tenant_visible_to(actor, name)
-        wanted = self.optional_body(request, ExportRequest)
-        return export_response(actor, name, secrets=wanted.get("secrets", False), now=timezone.now())
+        wanted = self.validated_body(request, ExportRequest)
+        return export_response(actor, name, secrets=wanted["secrets"], now=timezone.now())
