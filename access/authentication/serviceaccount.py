@@ -27,6 +27,8 @@ _REMEMBERED: Final = 8192
 
 POD_NAME: Final = "authentication.kubernetes.io/pod-name"
 POD_UID: Final = "authentication.kubernetes.io/pod-uid"
+NODE_NAME: Final = "authentication.kubernetes.io/node-name"
+NODE_UID: Final = "authentication.kubernetes.io/node-uid"
 
 
 @dataclass(slots=True)
@@ -116,8 +118,10 @@ class ServiceAccountAuthenticator:
 
     def _principal(self, claims: ServiceAccountClaims) -> Principal:
         extra = {}
-        if claims.pod is not None:
-            extra = {POD_NAME: (claims.pod.name,), POD_UID: (claims.pod.uid,)}
+        for keys, reference in (((POD_NAME, POD_UID), claims.pod), ((NODE_NAME, NODE_UID), claims.node)):
+            if reference is not None:
+                said = zip(keys, (reference.name, reference.uid), strict=True)
+                extra |= {key: (value,) for key, value in said if value}
         return Principal(
             name=claims.user,
             uid=claims.account.uid,
@@ -158,10 +162,16 @@ def _flaw(stored: Stored | None, reference: Reference) -> str:
 
 def _named(claims: ServiceAccountClaims) -> Sequence[tuple[Key, Reference]]:
     """The objects that a token rests on."""
-    named = (("serviceaccounts", claims.account), ("secrets", claims.secret), ("pods", claims.pod))
+    namespace = claims.namespace
+    named = (
+        ("serviceaccounts", namespace, claims.account),
+        ("secrets", namespace, claims.secret),
+        ("pods", namespace, claims.pod),
+        ("nodes", "", claims.node if claims.pod is None else None),
+    )
     return [
-        (Key(claims.cluster, "", resource, claims.namespace, reference.name), reference)
-        for resource, reference in named
+        (Key(claims.cluster, "", resource, within, reference.name), reference)
+        for resource, within, reference in named
         if reference is not None
     ]
 

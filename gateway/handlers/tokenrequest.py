@@ -23,14 +23,14 @@ from kube.authorization.nodegraph import node_of
 from kube.objects import managedfields
 from kube.requests.fielderrors import invalid, invalid_object
 from kube.requests.logicalclusters import tenant_of
-from kube.requests.names import SYSTEM_TENANT
+from kube.requests.names import SYSTEM_TENANT, is_dns_subdomain
 from kube.requests.status import BadRequest, Cause, Conflict, Forbidden, Invalid, NotFound
 from store.types import Key
 
 _SHORTEST: Final = 600
 _DEFAULT: Final = 3600
 _AUDIENCES_MAX: Final = 32
-_BINDABLE: Final = {"Pod": "pods", "Secret": "secrets"}
+_BINDABLE: Final = {"Node": "nodes", "Pod": "pods", "Secret": "secrets"}
 
 
 async def create_token(runtime: Runtime, request: Request, kind: Kind) -> Response:
@@ -85,8 +85,7 @@ async def create_token(runtime: Runtime, request: Request, kind: Kind) -> Respon
         cluster=info.cluster,
         namespace=info.namespace,
         account=Reference(info.name, metadata["uid"]),
-        secret=bound.get("secrets"),
-        pod=bound.get("pods"),
+        **bound,
     )
     token = sign(claims, runtime.service_account_keys.signer)
     shown: dict[str, Any] = {
@@ -140,32 +139,48 @@ def _refused(request: Request, why: str) -> Forbidden:
 
 
 async def _bound(runtime: Runtime, request: Request, spec: dict[str, Any]) -> dict[str, Reference]:
-    principal, reference = request.principal, spec.get("boundObjectRef")
+    """What the token is bound to, by its claim; of a pod also the node that it is on."""
+    info, principal, reference = request.info, request.principal, spec.get("boundObjectRef")
     node = node_of(principal.name, principal.groups) if principal.is_system else ""
     if node and (reference or {}).get("kind") != "Pod":
         raise _refused(request, "node requested token not bound to a pod")
     if not reference:
         return {}
-    version, kind, name = (str(reference.get(field) or "")[:64] for field in ("apiVersion", "kind", "name"))
+    version, kind, name = (str(reference.get(field) or "") for field in ("apiVersion", "kind", "name"))
     resource = _BINDABLE.get(kind)
     if resource is None or version not in ("v1", "") or not name:
         version = version if "/" in version else f"/{version}"
         raise BadRequest(f"cannot bind token to object of type {version}, Kind={kind}")
-    stored = await runtime.store.get(Key(request.info.cluster, "", resource, request.info.namespace, name))
+    key = Key(info.cluster, "", resource, "" if kind == "Node" else info.namespace, name)
+    # What has no name that it could have is not there.
+    stored = await runtime.store.get(key) if is_dns_subdomain(name) else None
     if stored is None:
         raise NotFound(f'{resource} "{name}" not found', kind=resource, name=name)
     body = orjson.loads(stored.data)
+    on = (body.get("spec") or {}).get("nodeName") or ""
+    if kind == "Pod" and (body.get("spec") or {}).get("serviceAccountName", "default") != info.name:
+        raise BadRequest(
+            f'cannot bind token for serviceaccount "{info.name}" to pod running with different serviceaccount name.'
+        )
     uid = body["metadata"]["uid"]
     if reference.get("uid") and reference["uid"] != uid:
         raise Conflict(
-            f'Operation cannot be fulfilled on {resource} "{name}": the UID in the bound object reference '
+            f'Operation cannot be fulfilled on {kind} "{name}": the UID in the bound object reference '
             f"({str(reference['uid'])[:64]}) does not match the UID in record. The object might have been deleted and "
             "then recreated",
-            kind=resource,
+            kind=kind,
             name=name,
         )
-    if resource == "pods" and (body.get("spec") or {}).get("serviceAccountName", "default") != request.info.name:
-        raise BadRequest(f"cannot bind token to pod {name}: it runs as another service account")
-    if node and (body.get("spec") or {}).get("nodeName") != node:
+    if node and on != node:
         raise _refused(request, "node requested token bound to a pod scheduled on a different node")
-    return {resource: Reference(name, uid)}
+    bound = {kind.lower(): Reference(name, uid)}
+    if kind == "Pod" and is_dns_subdomain(on):
+        bound["node"] = Reference(on, await _node_uid(runtime, info.cluster, on))
+    return bound
+
+
+async def _node_uid(runtime: Runtime, cluster: str, name: str) -> str:
+    """The UID of a node, empty where none is registered by this name."""
+    key = Key(cluster, "", "nodes", "", name)
+    stored = await runtime.store.get(key, cached=True) or await runtime.store.get(key)
+    return str(orjson.loads(stored.data)["metadata"]["uid"]) if stored is not None else ""

@@ -128,17 +128,22 @@ def _encode(raw: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """An object that a token is bound to: it ends with it."""
+    """An object that a token names. ``uid`` is empty for the node of a pod that nobody has registered."""
 
     name: str
     uid: str
+
+    def as_dict(self) -> dict[str, str]:
+        """The claim."""
+        return {"name": self.name, "uid": self.uid} if self.uid else {"name": self.name}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceAccountClaims:
     """What a verified token says (AN6). Times are Unix seconds; whether the account still exists is not said here.
 
-    ``tenant`` is always the tenant of ``cluster``, the logical cluster in which the account lives.
+    ``tenant`` is always the tenant of ``cluster``, the logical cluster in which the account lives. A token ends with what it is
+    bound to: a secret, a pod or a node. Beside a pod ``node`` only says where that ran.
     """
 
     issuer: str
@@ -153,6 +158,7 @@ class ServiceAccountClaims:
     account: Reference
     secret: Reference | None = None
     pod: Reference | None = None
+    node: Reference | None = None
 
     @property
     def user(self) -> str:
@@ -168,13 +174,13 @@ class ServiceAccountClaims:
         """The claim set."""
         bound: dict[str, Any] = {
             "namespace": self.namespace,
-            "serviceaccount": {"name": self.account.name, "uid": self.account.uid},
+            "serviceaccount": self.account.as_dict(),
             "tenant": self.tenant,
             "cluster": self.cluster,
         }
-        for kind, reference in (("secret", self.secret), ("pod", self.pod)):
+        for kind, reference in (("secret", self.secret), ("pod", self.pod), ("node", self.node)):
             if reference is not None:
-                bound[kind] = {"name": reference.name, "uid": reference.uid}
+                bound[kind] = reference.as_dict()
         return {
             "iss": self.issuer,
             "aud": list(self.audiences),
@@ -290,13 +296,14 @@ def _text(payload: Mapping[str, Any], claim: str) -> str:
     return value
 
 
-def _reference(bound: Mapping[str, Any], kind: str) -> Reference | None:
+def _reference(bound: Mapping[str, Any], kind: str, *, identified: bool = True) -> Reference | None:
     value = bound.get(kind)
     if value is None:
         return None
-    if not isinstance(value, dict) or set(value) != {"name", "uid"}:
+    if not isinstance(value, dict) or set(value) not in ({"name", "uid"}, {"name"}):
         raise InvalidToken(f"the {kind} is malformed")
-    name, uid = _text(value, "name"), _text(value, "uid")
+    name = _text(value, "name")
+    uid = _text(value, "uid") if identified or "uid" in value else ""
     if not is_dns_subdomain(name):
         raise InvalidToken(f"the {kind} has no name that it could have")
     return Reference(name, uid)
@@ -323,6 +330,7 @@ def _claims(payload: Mapping[str, Any]) -> ServiceAccountClaims:
     issued_at, not_before, expires_at = (_time(payload, claim) for claim in ("iat", "nbf", "exp"))
     if expires_at <= not_before or not 0 < expires_at - issued_at <= LIFETIME_MAX:
         raise InvalidToken("the times do not agree")
+    pod = _reference(bound, "pod")
     claims = ServiceAccountClaims(
         issuer=_text(payload, "iss"),
         audiences=tuple(audiences),
@@ -335,7 +343,8 @@ def _claims(payload: Mapping[str, Any]) -> ServiceAccountClaims:
         namespace=namespace,
         account=account,
         secret=_reference(bound, "secret"),
-        pod=_reference(bound, "pod"),
+        pod=pod,
+        node=_reference(bound, "node", identified=pod is None),
     )
     if payload.get("sub") != claims.user:
         raise InvalidToken("sub does not name the service account")

@@ -141,6 +141,88 @@ def test_token_ends_with_the_pod_that_it_is_bound_to(server: Server, alice: Call
         alice.delete(f"{pods}/{name}", gracePeriodSeconds=0)
 
 
+@pytest.mark.parametrize("kind", ["Secret", "Pod"])
+def test_token_is_bound_to_the_object_of_the_whole_name(alice: Caller, account: dict[str, Any], kind: str) -> None:
+    """JWT-14: a long name is not the one that it begins with, and what can be nobody's name is not found."""
+    objects = f"/api/v1/namespaces/default/{kind.lower()}s"
+    spec = {"serviceAccountName": "tokens", "containers": [{"name": "c", "image": "i"}]}
+    names = ["n" * 64, "n" * 65, f"{'n' * 63}.{'n' * 63}.{'n' * 63}.{'n' * 61}"]
+    made = {}
+    for name in names:
+        body = {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}}
+        answer = alice.post(objects, body | ({"spec": spec} if kind == "Pod" else {}))
+        assert answer.status == 201
+        made[name] = answer.body["metadata"]["uid"]
+    for name, uid in made.items():
+        answer = token_for(alice, boundObjectRef={"kind": kind, "apiVersion": "v1", "name": name, "uid": uid})
+        assert claims_of(answer.body["status"]["token"])["kubernetes.io"][kind.lower()] == {"name": name, "uid": uid}
+        assert answer.body["spec"]["boundObjectRef"]["name"] == name
+    for name in (names[1] + "n", "n" * 254, "n" * 5000, "N", "a/b", "n\0", "ü"):
+        answer = token_for(alice, boundObjectRef={"kind": kind, "apiVersion": "v1", "name": name})
+        assert (answer.status, answer.reason) == (404, "NotFound"), name
+    for name in names:
+        alice.delete(f"{objects}/{name}")
+
+
+def node(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+
+
+def test_token_ends_with_the_node_that_it_is_bound_to(server: Server) -> None:
+    """JWT-14: Nodes are bound to as Secrets and Pods are; who asks is told which one (AZ10)."""
+    admin, nodes = server.admin, "/api/v1/nodes"
+    admin.post(ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "tokens"}})
+    reference = {"kind": "Node", "apiVersion": "v1", "name": "token-node"}
+    assert token_for(admin, boundObjectRef=reference).status == 404
+    uid = admin.post(nodes, node("token-node")).body["metadata"]["uid"]
+    refused = token_for(admin, boundObjectRef={**reference, "uid": "x"})
+    assert (refused.status, refused.body["message"]) == (
+        409,
+        'Operation cannot be fulfilled on Node "token-node": the UID in the bound object reference (x) does not match '
+        "the UID in record. The object might have been deleted and then recreated",
+    )
+    token = token_for(admin, boundObjectRef={**reference, "uid": uid}).body["status"]["token"]
+    claims = claims_of(token)
+    assert claims["kubernetes.io"]["node"] == {"name": "token-node", "uid": uid}
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
+    reviewed = admin.post("/apis/authentication.k8s.io/v1/tokenreviews", review).body["status"]["user"]
+    for user in (reviewed, server.bearer(token).post(WHOAMI, SELF).body["status"]["userInfo"]):
+        assert user["extra"]["authentication.kubernetes.io/node-name"] == ["token-node"]
+        assert user["extra"]["authentication.kubernetes.io/node-uid"] == [uid]
+        assert user["extra"]["authentication.kubernetes.io/credential-id"] == [f"JTI={claims['jti']}"]
+        assert "authentication.kubernetes.io/pod-name" not in user["extra"]
+    admin.delete(f"{nodes}/token-node")
+    assert not works(server, token)
+    admin.post(nodes, node("token-node"))
+    assert not works(server, token)
+    admin.delete(f"{nodes}/token-node")
+
+
+@pytest.mark.parametrize("registered", [True, False])
+def test_token_of_a_pod_names_its_node_and_does_not_end_with_it(server: Server, registered: bool) -> None:
+    """As kube-apiserver: by name and UID, of a node that is not registered by name alone."""
+    admin, pods, nodes = server.admin, "/api/v1/namespaces/default/pods", "/api/v1/nodes"
+    admin.post(ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "tokens"}})
+    name = "pod-node" if registered else "no-node"
+    known = admin.post(nodes, node(name)).body["metadata"]["uid"] if registered else ""
+    spec = {"serviceAccountName": "tokens", "nodeName": name, "containers": [{"name": "c", "image": "i"}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "placed"}, "spec": spec}
+    uid = admin.post(pods, pod).body["metadata"]["uid"]
+    token = token_for(admin, boundObjectRef={"kind": "Pod", "apiVersion": "v1", "name": "placed"}).body["status"][
+        "token"
+    ]
+    named = {"name": name, "uid": known} if registered else {"name": name}
+    claims = claims_of(token)["kubernetes.io"]
+    assert (claims["pod"], claims["node"]) == ({"name": "placed", "uid": uid}, named)
+    admin.delete(f"{nodes}/{name}")
+    extra = server.bearer(token).post(WHOAMI, SELF).body["status"]["userInfo"]["extra"]
+    assert extra["authentication.kubernetes.io/pod-uid"] == [uid]
+    assert extra["authentication.kubernetes.io/node-name"] == [name]
+    assert extra.get("authentication.kubernetes.io/node-uid", []) == ([known] if registered else [])
+    admin.delete(f"{pods}/placed", gracePeriodSeconds=0)
+    assert not works(server, token)
+
+
 def test_token_of_a_deleted_and_remade_account_stays_dead(server: Server, alice: Caller) -> None:
     """JWT-13."""
     body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "phoenix"}}

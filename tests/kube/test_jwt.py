@@ -84,6 +84,16 @@ def test_a_token_says_what_was_signed(key: serviceaccounttokens.SigningKey) -> N
     assert pyjwt.get_unverified_header(token)["kid"] == key.public.kid
 
 
+@pytest.mark.parametrize("uid", ["uid-4", ""])
+def test_a_token_of_a_pod_names_its_node(uid: str) -> None:
+    """AN6: as kube-apiserver, a node that is not registered by its name alone."""
+    claims = replace(CLAIMS, secret=None, pod=Reference("web", "uid-3"), node=Reference("worker", uid))
+    assert verify(serviceaccounttokens.sign(claims, EC_KEY)) == claims
+    bound = claims.as_dict()["kubernetes.io"]
+    assert bound["pod"] == {"name": "web", "uid": "uid-3"}
+    assert bound["node"] == ({"name": "worker", "uid": uid} if uid else {"name": "worker"})
+
+
 def test_a_token_without_key_id_is_tried_with_every_key_of_its_algorithm() -> None:
     other = serviceaccounttokens.load_signing_key(pem(ec.generate_private_key(ec.SECP256R1()))).public
     assert verify(forge(), keys=(other, *KEYS)) == CLAIMS
@@ -143,6 +153,11 @@ def test_wrong_claims_are_refused(payload: dict[str, Any]) -> None:
         {"secret": {"name": "x"}},
         {"secret": "x"},
         {"pod": {"name": 1, "uid": "x"}},
+        {"pod": {"name": "x"}},
+        {"node": {"name": "x"}},
+        {"node": {"name": "x", "uid": ""}},
+        {"node": {"name": "X Y", "uid": "x"}},
+        {"pod": {"name": "x", "uid": "x"}, "node": {"name": "x", "uid": ""}},
     ],
     ids=str,
 )
