@@ -14,11 +14,13 @@ class Credentials:
     """What a request shows: the peer's certificate (DER) and the ``Authorization`` header, as sent; of a token its scheme.
 
     ``certificate_refusal`` says why the certificate is not to be believed; it is empty for one that is verified.
+    ``shown_at`` is when they were shown, in Unix seconds: a stream shows them once, and is asked about again.
     """
 
     certificate: bytes | None = None
     authorization: str | None = None
     certificate_refusal: str = ""
+    shown_at: float = float("inf")
     bearer: str | None = field(init=False, default=None)
     """The bearer token, or ``None`` when there is none. The scheme's case does not matter (RFC 9110)."""
 

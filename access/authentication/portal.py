@@ -10,6 +10,8 @@ the account, the workspace, the tenant, the session of the portal.
    Whoever comes then waits while the database is asked again, and is told at last that nobody can tell: that the token
    is none would be a lie, and clients throw away what is refused.
 4. A credential that has ended has ended for good, and is not asked for again.
+5. A token has to be valid when it is shown; a stream that was opened with it ends with its credential, which of a machine
+   that is signed in lasts longer: as long as the session. So it is followed for as long as a stream rests on it.
 """
 
 from __future__ import annotations
@@ -18,9 +20,9 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 from access.authentication.base import Credentials, Refused
 from access.reloading import ReloadedFile
@@ -48,7 +50,8 @@ _RANK: Final = ("viewer", "editor", "admin", "owner")
 # A resume makes accounts anew, and whatever was issued before it stays dead (GW5).
 _QUESTION: Final = """
 SELECT c.jti, c.issued_to_id, u.email, c.tenant_id, coalesce(w.k8s_namespace, ''), c.role,
-  CASE WHEN u.is_staff THEN 'owner' WHEN m.raised_until > now() THEN m.raised_role ELSE m.role END
+  CASE WHEN u.is_staff THEN 'owner' WHEN m.raised_until > now() THEN m.raised_role ELSE m.role END,
+  extract(epoch FROM c.expires_at)
 FROM credentials c
 JOIN users u ON u.id = c.issued_to_id AND u.status = 'active'
 JOIN tenants t ON t.name = c.tenant_id AND t.state <> 'terminating'
@@ -65,14 +68,19 @@ WHERE c.jti = ANY (%s) AND c.kind <> 'direct' AND c.revoked_at IS NULL AND c.exp
 """
 
 
-class Standing(NamedTuple):
-    """What a credential is good for. ``namespace`` is empty for one of the whole tenant."""
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a credential is good for. ``namespace`` is empty for one of the whole tenant.
+
+    ``ends_at`` is its end in Unix seconds, which is put off while a machine that is signed in asks for tokens.
+    """
 
     user: str
     email: str
     tenant: str
     namespace: str
     role: str
+    ends_at: float = field(compare=False)
 
 
 @dataclass(slots=True)
@@ -87,8 +95,10 @@ class _Known:
 class StandingCredentials:
     """The credentials in use in this process, as the database has them."""
 
-    def __init__(self, database_url: str) -> None:
+    def __init__(self, database_url: str, in_use: Container[str] = ()) -> None:
+        """``in_use`` are the credentials on which streams rest, as ``Principal.credential_id`` names them."""
         self._known: dict[str, _Known] = {}
+        self._in_use = in_use
         self._told = asyncio.Event()
         self._turn = asyncio.Lock()
         self._wire = DedicatedConnection(
@@ -113,7 +123,11 @@ class StandingCredentials:
                 # Cleared before the reading: what is told while it runs brings another one.
                 self._told.clear()
                 now = time.time()
-                self._known = {token_id: known for token_id, known in self._known.items() if known.expires_at > now}
+                self._known = {
+                    token_id: known
+                    for token_id, known in self._known.items()
+                    if known.expires_at > now or f"{_BY_JTI}{token_id}" in self._in_use
+                }
                 living = [(token_id, known.expires_at) for token_id, known in self._known.items() if known.standing]
                 try:
                     changed = await self._ask(living)
@@ -134,9 +148,10 @@ class StandingCredentials:
             result = await self._wire.ask(_QUESTION, [Texts([token_id for token_id, _ in tokens])])
         found = {}
         for row in range(result.ntuples):
-            values = [(result.get_value(row, column) or b"").decode() for column in range(7)]
-            token_id, user, email, tenant, namespace, given, member = values
-            found[token_id] = Standing(user, email, tenant, namespace, min(given, member, key=_RANK.index))
+            values = [(result.get_value(row, column) or b"").decode() for column in range(8)]
+            token_id, user, email, tenant, namespace, given, member, ends = values
+            role = min(given, member, key=_RANK.index)
+            found[token_id] = Standing(user, email, tenant, namespace, role, float(ends))
         changed = False
         for token_id, expires_at in tokens:
             before, standing = self._known.get(token_id), found.get(token_id)
@@ -157,26 +172,30 @@ class PortalAuthenticator:
         self._credentials = credentials
 
     async def authenticate(self, credentials: Credentials, *, now: float) -> Principal | None:
-        """The person, with the lesser of the credential's role and the membership's; ``None`` for other tokens."""
+        """The person, with the lesser of the credential's role and the membership's; ``None`` for other tokens.
+
+        The token has to be valid when it is shown, the credential now.
+        """
         token = credentials.bearer
         if token is None or unverified_issuer(token) != ISSUER:
             return None
         try:
-            claims = verify(token, keys=self._key.value, now=now)
+            claims = verify(token, keys=self._key.value, now=min(now, credentials.shown_at))
         except InvalidToken as error:
             raise Refused(str(error)) from None
-        principal = await self._holder(claims.token_id, float(claims.expires_at))
+        principal = await self._holder(claims.token_id, now, follow_until=float(claims.expires_at))
         if principal.uid != claims.user:
             raise Refused("the credential has ended")
         return principal
 
     async def holder(self, credential_id: str, *, now: float) -> Principal:
         """The person behind a credential that somebody has accepted before, by its ID. Raises ``Refused``."""
-        return await self._holder(credential_id.removeprefix(_BY_JTI), now + _LOOKED_UP_SECONDS)
+        until = now + _LOOKED_UP_SECONDS
+        return await self._holder(credential_id.removeprefix(_BY_JTI), now, follow_until=until)
 
-    async def _holder(self, token_id: str, expires_at: float) -> Principal:
-        standing = await self._credentials.standing(token_id, expires_at=expires_at)
-        if standing is None:
+    async def _holder(self, token_id: str, now: float, *, follow_until: float) -> Principal:
+        standing = await self._credentials.standing(token_id, expires_at=follow_until)
+        if standing is None or standing.ends_at <= now:
             raise Refused("the credential has ended")
         return Principal(
             name=standing.email,
@@ -186,7 +205,7 @@ class PortalAuthenticator:
             namespace=standing.namespace,
             authenticator=NAME,
             credential_id=f"{_BY_JTI}{token_id}",
-            not_after=expires_at,
+            not_after=standing.ends_at,
         )
 
     async def follow(self, on_change: Callable[[], None]) -> None:

@@ -44,6 +44,10 @@ class BrokenPromise(Exception):
     """The cluster did not do as agreed; the text is for people and holds nothing secret."""
 
 
+class Unreached(BrokenPromise):
+    """It has given no answer at all: whoever asks it for something else now will not get one either."""
+
+
 @sensitive_variables()
 def token_request(
     client: ClusterClient,
@@ -100,6 +104,8 @@ def token_request(
 
 def require_done(answer: Answer) -> Answer:
     """``answer``, if it is of what was asked. Raises ``BrokenPromise``."""
+    if not answer.reached:
+        raise Unreached(answer.message)
     if answer.outcome is not Outcome.DONE:
         raise BrokenPromise(answer.message or "The cluster's state changed in between.")
     return answer

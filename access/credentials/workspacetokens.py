@@ -13,7 +13,7 @@ from uuid import UUID
 from django.db import transaction
 from django.views.decorators.debug import sensitive_variables
 
-from access.credentials.tokenrequests import BrokenPromise, ClusterToken, token_request
+from access.credentials.tokenrequests import BrokenPromise, ClusterToken, Unreached, token_request
 from audit.actions import Action
 from audit.models import Outcome
 from audit.recorder import Actor
@@ -25,6 +25,14 @@ from tenants.models import Phase, Status, Workspace
 GATEWAY: Final = Actor(name="system:apiserver", operator=True)
 
 
+class NoAccess(ServiceUnavailable):
+    """The cluster gave no token, which has been recorded; ``reached``: it has answered, which says nothing of others' tokens."""
+
+    def __init__(self, message: str, *, reached: bool, retry_after: int) -> None:
+        super().__init__(message, retry_after=retry_after)
+        self.reached = reached
+
+
 @sensitive_variables()
 def workspace_token_issue(
     *, workspace_id: UUID, space: str, namespace: str, cluster: str, place: Place, role: str, now: datetime
@@ -33,8 +41,8 @@ def workspace_token_issue(
 
     ``space``, ``namespace`` and ``cluster`` are what the caller takes the workspace to be, and ``place`` is where it takes
     the cluster to be; what they are says the database. Raises ``NotFound`` for another workspace, ``ServiceUnavailable``
-    while it is not ready, or the cluster is elsewhere or does not answer as agreed, ``Conflict`` once it is closed; then no
-    token is left.
+    while it is not ready, of which ``NoAccess`` where the cluster is elsewhere or does not answer as agreed, ``Conflict``
+    once it is closed; then no token is left.
     """
     workspace = _intend(workspace_id, space, namespace, cluster, role)
     try:
@@ -44,7 +52,8 @@ def workspace_token_issue(
         token = token_request(client, workspace, account=objects.ACCOUNTS[role], now=now)
     except (BrokenPromise, ClusterUnusable) as error:
         _record(workspace, Outcome.FAILURE, {"role": role, "reason": str(error)})
-        raise ServiceUnavailable(f'the cluster "{cluster}" gives no access: {error}', retry_after=5) from None
+        text = f'the cluster "{cluster}" gives no access: {error}'
+        raise NoAccess(text, reached=not isinstance(error, Unreached), retry_after=5) from None
     with transaction.atomic():
         current = Workspace.objects.select_for_update(no_key=True).get(pk=workspace.pk)
         _record(workspace, Outcome.SUCCESS, {"role": role, "jti": token.jti, "expires": token.expires_at})

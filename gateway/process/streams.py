@@ -121,6 +121,8 @@ class OpenStreams:
     def __init__(self) -> None:
         self._open: set[OpenStream] = set()
         self._people: Counter[tuple[str | None, str]] = Counter()
+        self.credentials: Counter[str] = Counter()
+        """How many rest on each credential, by ``Principal.credential_id``."""
         self._pending_clusters: set[str | None] = set()
         self._pending_authenticators: set[str] = set()
         self._task: asyncio.Task[None] | None = None
@@ -155,6 +157,7 @@ class OpenStreams:
             self._look_at_credentials()
         for counted in _people(principal):
             self._people[counted] += 1
+        self.credentials[principal.credential_id] += 1
         self.places[_place(info)] += 1
         if info.connects:
             self.into_pods.add(stream)
@@ -168,6 +171,7 @@ class OpenStreams:
             self.into_pods.discard(stream)
             for counted in _people(stream.principal):
                 _take(self._people, counted)
+            _take(self.credentials, stream.principal.credential_id)
             _take(self.places, _place(stream.info))
             self.on_change()
         stream.close()

@@ -101,7 +101,8 @@ async def build_runtime(
             store, keys=keys, issuer=options.service_account_issuer, audiences=options.audiences
         )
         people = PortalAuthenticator(
-            ReloadedFile(certificates.portal_token_key, load_verifying_keys), StandingCredentials(options.database_url)
+            ReloadedFile(certificates.portal_token_key, load_verifying_keys),
+            StandingCredentials(options.database_url, open_streams.credentials),
         )
         authentication = _authentication(options, certificates, store, accounts, people)
         authorization = build_authorization(

@@ -152,6 +152,7 @@ class RequestPipeline:
             cycle.certificate,
             authorization.decode("latin-1") if authorization is not None else None,
             cycle.certificate_refusal,
+            shown_at=self.now,
         )
         try:
             principal = self.principal = await self._authenticate(credentials, parsed)

@@ -20,16 +20,18 @@ class Availability:
         self._away = False
         self._rests_until = float("-inf")
 
+    def rests(self) -> int:
+        """0 where somebody may try to connect now, else the seconds after which it is worth asking again."""
+        left = self._rests_until - self._clock() if self._away else 0.0
+        return max(1, math.ceil(left)) if left > 0 else 0
+
     def admit(self) -> int:
-        """0 for who may try to connect now, else the seconds after which it is worth asking again."""
-        if not self._away:
-            return 0
-        now = self._clock()
-        if now < self._rests_until:
-            return max(1, math.ceil(self._rests_until - now))
-        # This one is the probe; whoever comes meanwhile does not wait for how it ends.
-        self._rests_until = now + self._rest_seconds
-        return 0
+        """The same for who does try if it may."""
+        wait = self.rests()
+        if self._away and not wait:
+            # This one is the probe; whoever comes meanwhile does not wait for how it ends.
+            self._rests_until = self._clock() + self._rest_seconds
+        return wait
 
     def failed(self) -> int:
         """No connection could be made; returns the seconds after which it is worth asking again."""

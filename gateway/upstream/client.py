@@ -144,6 +144,11 @@ class Upstream:
         """How many connections there are."""
         return len(self._open)
 
+    def require_there(self) -> None:
+        """Raise ``ServiceUnavailable`` where a request would be told that the cluster is away: who has more to do first asks."""
+        if not self._idle:
+            self._require_there(self._availability.rests())
+
     async def request(
         self,
         method: str,
@@ -295,12 +300,15 @@ class Upstream:
                 return connection
         return None
 
+    def _require_there(self, wait: int) -> None:
+        if wait:
+            text = f'the cluster "{self.cluster.name}" is away, please try again later'
+            raise ServiceUnavailable(text, retry_after=wait)
+
     async def _connect(self, permit: Permit | None, tenant: str) -> Connection:
         """Raises ``ServiceUnavailable``, and what ``permit`` does."""
         name, limits = self.cluster.name, self._limits
-        wait = self._availability.admit()
-        if wait:
-            raise ServiceUnavailable(f'the cluster "{name}" is away, please try again later', retry_after=wait)
+        self._require_there(self._availability.admit())
         if len(self._open) + self._connecting >= limits.connections:
             raise ServiceUnavailable(f'the cluster "{name}" is asked too much at once, please try again', retry_after=1)
         connection = Connection(self, tenant)

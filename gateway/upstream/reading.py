@@ -147,6 +147,7 @@ async def _with_token(
 ) -> Found:
     """What ``read`` brings with the workspace's own token; once more with another where that one is not accepted."""
     upstream = clusters.upstream(placement.cluster)
+    upstream.require_there()
     token = await tokens.get(placement, upstream.cluster, role)
     try:
         return await read(Way(upstream, token))

@@ -6,6 +6,8 @@
 3. A renewal that fails leaves the old one until its end, and is not tried again for ``PAUSE_SECONDS``.
 4. A cluster that refuses one (401) gets one new one, asked for once, however many were refused with it; not sooner than
    ``PAUSE_SECONDS`` after the last, so that a cluster that refuses everything does not fill the audit log.
+5. One that cannot be reached is not asked by anybody for ``REST_SECONDS``, then by one; nor is one for the token that it
+   has just not given. Whoever comes meanwhile is told so at once, and nothing is recorded.
 
 A token is never logged, shown or put into an error; whose it is means the workspace by its UID, and the cluster by where
 it is and whom it has to show to be: what comes to be registered under its name is never shown the old one's.
@@ -14,6 +16,8 @@ it is and whom it has to show to be: what comes to be registered under its name 
 from __future__ import annotations
 
 import asyncio
+import math
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,15 +27,17 @@ from typing import Final
 from uuid import UUID
 
 from access.credentials.tokenrequests import ClusterToken
-from access.credentials.workspacetokens import workspace_token_issue
+from access.credentials.workspacetokens import NoAccess, workspace_token_issue
 from gateway.process.placethreads import PlaceThreads
-from gateway.upstream.client import Cluster
+from gateway.upstream.availability import Availability
+from gateway.upstream.client import Cluster, Limits
 from gateway.upstream.placements import Placement
 from kube.requests.status import ServiceUnavailable, StatusError
 from tenants.clusters.client import Place
 
 RENEW_SECONDS: Final = 600.0
 PAUSE_SECONDS: Final = 10.0
+REST_SECONDS: Final = Limits().rest_seconds
 
 _Owner = tuple[str, str, Cluster, str, str]
 """A workspace's UID, where it is taken to be (space, cluster, namespace), and the role of the account.
@@ -50,6 +56,39 @@ class _Held:
     renew_at: float
 
 
+class _Failures:
+    """Which clusters have given no token lately, and to whom; asked and told in many threads."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._lock = threading.Lock()
+        self._away: dict[Cluster, Availability] = {}
+        self._refused: dict[_Owner, tuple[float, str]] = {}
+        """Of clusters that answer: whose token they did not give, until when it is not asked for, and what was said."""
+
+    def require(self, owner: _Owner, *, probes: bool) -> None:
+        """Raise ``ServiceUnavailable`` where a token has just not been given; ``probes``: whoever asks for one otherwise."""
+        with self._lock:
+            until, text = self._refused.get(owner, (0.0, ""))
+            wait = max(0, math.ceil(until - self._now()))
+            if not wait and (away := self._away.get(owner[2])) is not None:
+                wait, text = away.admit() if probes else away.rests(), f'the cluster "{owner[2].name}" is away'
+        if wait:
+            raise ServiceUnavailable(f"{text}, please try again later", retry_after=wait)
+
+    def note(self, owner: _Owner, error: NoAccess | None) -> None:
+        """What has come of asking."""
+        cluster, now = owner[2], self._now()
+        with self._lock:
+            if error is not None and not error.reached:
+                self._away.setdefault(cluster, Availability(REST_SECONDS, self._now)).failed()
+                return
+            self._away.pop(cluster, None)
+            if error is not None:
+                self._refused = {each: known for each, known in self._refused.items() if known[0] > now}
+                self._refused[owner] = now + REST_SECONDS, error.message
+
+
 class WorkspaceTokens:
     """The tokens of this process. ``issue`` is called in a thread; ``now`` gives Unix seconds."""
 
@@ -58,8 +97,9 @@ class WorkspaceTokens:
         issue: Callable[[Placement, Cluster, str, datetime], ClusterToken] | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._issue = issue or _issue
+        self._issue = partial(self._asked, issue or _issue)
         self._now = now
+        self._failures = _Failures(now)
         self._held: dict[_Owner, _Held] = {}
         self._issuing: dict[_Owner, asyncio.Task[str]] = {}
         self._threads = PlaceThreads("tokens")
@@ -104,8 +144,28 @@ class WorkspaceTokens:
     async def _issued(self, placement: Placement, cluster: Cluster, role: str, now: datetime) -> ClusterToken:
         return await self._threads.run(placement.cluster, partial(self._issue, placement, cluster, role, now))
 
+    def _asked(
+        self,
+        issue: Callable[[Placement, Cluster, str, datetime], ClusterToken],
+        placement: Placement,
+        cluster: Cluster,
+        role: str,
+        now: datetime,
+    ) -> ClusterToken:
+        """In a thread: whoever has waited for its turn asks no cluster that was found to be away meanwhile."""
+        owner = _owner(placement, cluster, role)
+        self._failures.require(owner, probes=True)
+        try:
+            token = issue(placement, cluster, role, now)
+        except NoAccess as error:
+            self._failures.note(owner, error)
+            raise
+        self._failures.note(owner, None)
+        return token
+
     async def _renew(self, placement: Placement, cluster: Cluster, role: str) -> str:
         now = self._now()
+        self._failures.require(_owner(placement, cluster, role), probes=False)
         token = await self._issued(placement, cluster, role, datetime.fromtimestamp(now, UTC))
         ends = token.expires_at.timestamp()
         for owner in [owner for owner, held in self._held.items() if held.expires_at <= now]:

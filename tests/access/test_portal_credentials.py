@@ -239,6 +239,32 @@ def test_a_machine_that_is_signed_in_is_out_with_the_portals_session_and_its_ope
     assert AuditEntry.objects.filter(action="login.revoke").count() == 3
 
 
+def test_what_a_signed_in_machine_has_open_goes_on_when_its_token_is_over(web, alice, bearer, monkeypatch):
+    """D9: kubectl shows a token when it begins; what it began ends with the sign-in, of which the API server still hears."""
+    monkeypatch.setattr("access.credentials.issuing.TOKEN_SECONDS", 20)
+    bob, login = colleague(web, "bob"), sign_in(alice, timezone.now())
+
+    def token(of: Login) -> str:
+        now = timezone.now()
+        return login_token_issue(actor=actor_of(alice), login=of, tenant="", workspace_id=web.pk, role="", now=now)[0]
+
+    caller = bearer(token(login))
+    assert eventually(lambda: caller.get(path(web)).status == 200)
+    watch = caller.watch(path(web))
+    assert refused(caller, path(web), 401), "the token is over"
+    # Whatever changes of others has all streams looked at again.
+    other = bearer(issue(bob, web))
+    assert eventually(lambda: other.get(path(web)).status == 200)
+    there = other.watch(path(web))
+    membership_remove(actor=actor_of(alice), tenant="acme", user=bob)
+    there.until_end()
+    assert not watch.ended
+    assert eventually(lambda: bearer(token(login)).post(path(web), config_map("late")).status == 201)
+    assert next(event for event in watch if event["object"]["metadata"]["name"] == "late")["type"] == "ADDED"
+    login.session.delete()
+    watch.until_end()
+
+
 def sign_in(user: User, now: datetime) -> Login:
     """A machine on which the user has signed in, in a browser's session of its own."""
     browser, code = Client(), uuid.uuid4().hex

@@ -28,7 +28,7 @@ from gateway.process.runtime import Runtime
 from gateway.process.streams import Recheck
 from gateway.upstream.admission import PlacedWrite, Settlement
 from gateway.upstream.answers import Room, Share
-from gateway.upstream.client import Answer, BadGateway, Cluster, Permit
+from gateway.upstream.client import Answer, BadGateway, Permit, Upstream
 from gateway.upstream.placements import Placement
 from gateway.upstream.recording.tunnel import RecordedTunnel
 from gateway.upstream.tunnel import Tunnel
@@ -243,7 +243,7 @@ async def ask(
             tenant=_holder(request),
         )
 
-    return await _with_token(runtime, placement, upstream.cluster, role, attempt, proxied=request.info.is_proxied)
+    return await _with_token(runtime, placement, upstream, role, attempt, proxied=request.info.is_proxied)
 
 
 async def _connect(
@@ -270,7 +270,7 @@ async def _connect(
             tenant=_holder(request),
         )
 
-    return await _with_token(runtime, placement, upstream.cluster, role, attempt, proxied=request.info.is_proxied)
+    return await _with_token(runtime, placement, upstream, role, attempt, proxied=request.info.is_proxied)
 
 
 def as_of_a_page(request: Request) -> Headers:
@@ -304,7 +304,7 @@ def _holder(request: Request) -> str:
 async def _with_token(
     runtime: Runtime,
     placement: Placement,
-    cluster: Cluster,
+    upstream: Upstream,
     role: str,
     attempt: Callable[[str], Awaitable[Given]],
     *,
@@ -314,6 +314,9 @@ async def _with_token(
 
     Where it is ``proxied`` a 401 may be a pod's, of something that has been done.
     """
+    # Nobody asks a cluster that is away for what to show it there.
+    upstream.require_there()
+    cluster = upstream.cluster
     token = await runtime.workspace_tokens.get(placement, cluster, role)
     answer = await attempt(token)
     if isinstance(answer, Tunnel) or answer.status != 401 or proxied:

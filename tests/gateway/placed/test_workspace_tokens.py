@@ -7,17 +7,23 @@ import re
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from django.db import connection
 from django.utils import timezone
 
 from access.credentials.tokenrequests import ClusterToken
-from access.credentials.workspacetokens import workspace_token_issue
+from access.credentials.workspacetokens import NoAccess, workspace_token_issue
 from audit.models import AuditEntry
+from gateway.handlers.placednamespaces.forwarding import ask
+from gateway.http.messages import Request
 from gateway.upstream.client import Cluster as Reached
 from gateway.upstream.placements import Placement
-from gateway.upstream.tokens import PAUSE_SECONDS, RENEW_SECONDS, WorkspaceTokens
+from gateway.upstream.reading import read_list_as
+from gateway.upstream.tokens import PAUSE_SECONDS, RENEW_SECONDS, REST_SECONDS, WorkspaceTokens
+from kube.authentication.identity import Principal
+from kube.requests.requestinfo import parse, resolve
 from kube.requests.status import ServiceUnavailable
 from tenants.clusters.client import place_of
 from tenants.clusters.objects import ACCOUNTS
@@ -25,6 +31,8 @@ from tenants.models import Role, Workspace
 from tenants.services import cluster_register, workspace_resume, workspace_suspend
 from tests.gateway.callers import config_map
 from tests.gateway.placed.conftest import Door, phase_of, said
+from tests.gateway.upstream.asking import upstream_of
+from tests.gateway.upstream.rawcluster import answering, ok
 from tests.tenants.conftest import OPERATOR
 
 WEB = Placement("4f0e…", "fra-1", "root:acme", "acme-web", "Active")
@@ -40,9 +48,12 @@ class Cluster:
         self.asked: list[tuple[str, str]] = []
         self.now = 1_000_000.0
         self.broken = False
+        self.error: ServiceUnavailable | None = None
 
     def issue(self, placement: Placement, _cluster: Reached, role: str, now: datetime) -> ClusterToken:
         self.asked.append((placement.workspace, role))
+        if self.error is not None:
+            raise self.error
         if self.broken:
             raise ServiceUnavailable("away", retry_after=1)
         return ClusterToken(f"token-{len(self.asked)}", None, now + timedelta(hours=2))
@@ -128,6 +139,82 @@ async def test_a_cluster_that_came_under_the_name_of_another_is_shown_none_of_it
     cluster.now += PAUSE_SECONDS
     assert await tokens.after_refusal(WEB, there, "viewer", second) == "token-3"
     assert await tokens.get(WEB, FRA, "viewer") == "token-1"
+
+
+async def test_a_cluster_that_cannot_be_reached_is_asked_by_one_for_all() -> None:
+    """D8: at once while it is known to be away; each attempt is two entries in a tenant's audit log."""
+    cluster = Cluster()
+    cluster.error = NoAccess("gives no access", reached=False, retry_after=5)
+    tokens = cluster.tokens()
+    many = [replace(WEB, workspace=f"w{number}") for number in range(50)]
+
+    async def refused(*placements: Placement) -> None:
+        said = await asyncio.gather(*(tokens.get(each, FRA, "viewer") for each in placements), return_exceptions=True)
+        assert {type(each) for each in said} <= {ServiceUnavailable, NoAccess}, said
+        assert all(each.retry_after >= 1 for each in said)
+
+    # Who waited for a turn does not ask any more when it comes.
+    await refused(*many)
+    first = len(cluster.asked)
+    assert 1 <= first <= 4
+    await refused(*many)
+    assert len(cluster.asked) == first
+    cluster.now += REST_SECONDS
+    await refused(*many)
+    assert len(cluster.asked) == first + 1, "one probe"
+    # Another cluster has nothing to do with it.
+    cluster.error = None
+    assert await tokens.get(WEB, replace(FRA, uid="c2", name="ams-1"), "viewer")
+    cluster.now += REST_SECONDS
+    assert len(set(await asyncio.gather(*(tokens.get(each, FRA, "viewer") for each in many[:1])))) == 1
+    assert len({await tokens.get(each, FRA, "viewer") for each in many}) == len(many)
+
+
+async def test_what_a_cluster_does_not_give_one_workspace_it_is_asked_for_now_and_then() -> None:
+    """And gives to the others all the while."""
+    cluster = Cluster()
+    tokens = cluster.tokens()
+    cluster.error = NoAccess("its account is another one", reached=True, retry_after=5)
+    for _ in range(20):
+        with pytest.raises(ServiceUnavailable, match="its account is another one"):
+            await tokens.get(WEB, FRA, "viewer")
+    assert len(cluster.asked) == 1
+    cluster.error = None
+    assert await tokens.get(replace(WEB, workspace="another"), FRA, "viewer") == "token-2"
+    cluster.now += REST_SECONDS
+    assert await tokens.get(WEB, FRA, "viewer") == "token-3"
+
+
+async def test_who_has_no_token_asks_no_cluster_for_one_that_connections_found_to_be_away() -> None:
+    """D8, by a request that is passed on and by what the product reads for itself."""
+    asked = 0
+
+    def issue(*_: object) -> ClusterToken:
+        nonlocal asked
+        asked += 1
+        raise NoAccess("gives no access", reached=False, retry_after=5)
+
+    async with upstream_of(answering(ok())) as (there, upstream):
+        there.close()
+        with pytest.raises(ServiceUnavailable, match="cannot be reached"):
+            await upstream.request("GET", b"/api", (), b"", token="t", audit_id="a")
+        clusters = SimpleNamespace(upstream=lambda _: upstream)
+        tokens = WorkspaceTokens(issue)
+        runtime = SimpleNamespace(clusters=clusters, workspace_tokens=tokens)
+        request = Request(
+            principal=Principal(name="anna", tenant="acme", groups=(), authenticator="test"),
+            info=resolve(parse("GET", b"/api/v1/namespaces/acme-web/pods"), "acme", None),
+            query={},
+            headers={},
+            body=b"",
+            now=0.0,
+        )
+        for _ in range(5):
+            with pytest.raises(ServiceUnavailable, match="is away"):
+                await ask(runtime, request, WEB, "viewer", follows=False)  # type: ignore[arg-type]
+            with pytest.raises(ServiceUnavailable, match="is away"):
+                await read_list_as(clusters, tokens, WEB, "viewer", "/api/v1/namespaces/acme-web/pods")  # type: ignore[arg-type]
+    assert asked == 0
 
 
 async def until(condition) -> None:
