@@ -203,7 +203,7 @@ async def test_who_has_no_token_asks_no_cluster_for_one_that_connections_found_t
         runtime = SimpleNamespace(clusters=clusters, workspace_tokens=tokens)
         request = Request(
             principal=Principal(name="anna", tenant="acme", groups=(), authenticator="test"),
-            info=resolve(parse("GET", b"/api/v1/namespaces/acme-web/pods"), "acme", None),
+            info=resolve(parse("GET", b"/api/v1/namespaces/acme-web/pods"), "acme"),
             query={},
             headers={},
             body=b"",
