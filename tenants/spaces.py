@@ -83,6 +83,12 @@ def system_space_create() -> None:
         synchronous.commit(missing)
 
 
+def namespaces_made(tenant: str, *, limit: int) -> list[str]:
+    """Namespaces that are stored in the tenant's space beside those that it began with: the first by name."""
+    kept = StoredObject.objects.filter(group="", resource="namespaces", space=f"{ROOT}:{tenant}", namespace="")
+    return list(kept.exclude(name__in=FIRST_NAMESPACES).order_by("name").values_list("name", flat=True)[:limit])
+
+
 def tenant_mark_phase(tenant: Tenant) -> None:
     """Show the tenant's state in its object's ``status.phase``."""
     _change_tenant(

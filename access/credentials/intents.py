@@ -15,6 +15,7 @@ from django.db import transaction
 from access.credentials.logins import login_end
 from access.credentials.records import (
     allows,
+    closed_because,
     highest_role,
     issue_record,
     refusal_record,
@@ -29,7 +30,7 @@ from audit.recorder import Actor
 from kube.requests.status import Cause, Conflict, Forbidden, Invalid, NotFound, StatusError, TooManyRequests
 from tenants import actionlimits
 from tenants.clusters import objects
-from tenants.models import CredentialKind, NoticeKind, Phase, Role, Status, Tenant, TenantState, User, Workspace
+from tenants.models import CredentialKind, NoticeKind, Role, Tenant, TenantState, User, Workspace
 from tenants.notices import note
 from tenants.rights import require_role, role_of, tenant_locked
 
@@ -186,12 +187,8 @@ def _chosen(workspace: Workspace, member: Role | None, role: str, kind: str, wor
     chosen = role or highest
     if chosen == "owner" or not allows(member, chosen):
         raise Forbidden(f"Your role in {workspace.tenant_id} allows credentials up to {highest}.", kind="workspaces")
-    if workspace.status == Status.SUSPENDED:
-        raise Conflict(f"The workspace is suspended: {workspace.suspended_reason}", kind="workspaces")
-    if workspace.status != Status.ACTIVE or workspace.tenant.state != "active":
-        raise Conflict("The workspace is closed.", kind="workspaces")
-    if workspace.phase != Phase.READY:
-        raise Conflict("The workspace is not ready yet.", kind="workspaces", name=workspace.name)
+    if closed := closed_because(workspace):
+        raise Conflict(closed, kind="workspaces", name=workspace.name)
     if kind == CredentialKind.DIRECT:
         require_direct(workspace, chosen)
     if kind not in workspace.cluster.credential_kinds:

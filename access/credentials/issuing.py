@@ -56,14 +56,16 @@ def kubeconfig_issue(
 def workspace_access(actor: Actor, intent: Intent, role: str, now: datetime) -> Access:
     """The context of a file for what is committed. Raises as ``kubeconfig_issue`` does."""
     workspace, kind, credential, life = intent
+    place, namespace = workspace.name, workspace.k8s_namespace
     if credential is None:
-        return signing_in_access(own_apiserver(), workspace.tenant_id, role, workspace=workspace)
+        tenant = workspace.tenant_id
+        return signing_in_access(
+            own_apiserver(), tenant, role, place=place, namespace=namespace, workspace=workspace.pk
+        )
     if kind == CredentialKind.DIRECT:
         return cluster_access(actor, workspace, credential, life, now)
     token = portal_token(credential, now=now, expires_at=now + life)
-    return portal_access(
-        credential, own_apiserver(), token, workspace=workspace.name, namespace=workspace.k8s_namespace
-    )
+    return portal_access(credential, own_apiserver(), token, place=place, namespace=namespace)
 
 
 @sensitive_variables()

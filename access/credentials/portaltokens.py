@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 from typing import Final
+from uuid import UUID
 
 from django.conf import settings
 from django.views.decorators.debug import sensitive_variables
@@ -19,7 +20,7 @@ from kube.authentication.kubeconfig import Access
 from kube.authentication.portaltokens import PortalClaims
 from kube.authentication.serviceaccounttokens import load_signing_key
 from kube.requests.status import Conflict, ServiceUnavailable
-from tenants.models import Cluster, CredentialKind, Workspace
+from tenants.models import Cluster, CredentialKind
 
 FIRST_NAMESPACE: Final = "default"
 
@@ -59,12 +60,12 @@ def portal_token(credential: Credential, *, now: datetime, expires_at: datetime)
 
 
 def portal_access(
-    credential: Credential, server: Cluster, token: str, *, workspace: str = "", namespace: str
+    credential: Credential, server: Cluster, token: str, *, place: str = "", namespace: str = FIRST_NAMESPACE
 ) -> Access:
-    """The context of a kubeconfig by a token of the portal; without ``workspace`` that of the tenant's space."""
-    place = f"{credential.tenant_id}.{workspace}" if workspace else credential.tenant_id
+    """The context of a kubeconfig by a token of the portal; ``place`` says what of the tenant's, nothing its space."""
+    names = (credential.tenant_id, place, credential.role, credential.kind)
     return Access(
-        name=f"{place}.{credential.role}.{credential.kind}",
+        name=".".join(name for name in names if name),
         server=server.client_url or server.server,
         certificate_authority=server.ca_data.encode(),
         namespace=namespace,
@@ -73,20 +74,26 @@ def portal_access(
 
 
 def signing_in_access(
-    server: Cluster, tenant: str, role: str, *, workspace: Workspace | None = None, whole: bool = False
+    server: Cluster,
+    tenant: str,
+    role: str,
+    *,
+    place: str = "",
+    namespace: str = FIRST_NAMESPACE,
+    workspace: UUID | None = None,
 ) -> Access:
-    """The context of a kubeconfig without a secret, for a workspace; without one, and with ``whole``, for the space.
+    """The same without a secret: for the ``workspace`` alone, and without one for the tenant's space.
 
     The plugin asks for a token for the place that it is given by its URL in the portal.
     """
-    place = f"workspaces/{workspace.pk}" if workspace is not None and not whole else f"tenants/{tenant}"
-    said = ["--portal", settings.PORTAL_URL, "--resource", f"{settings.PORTAL_URL}/{place}"]
-    names = (tenant, workspace.name if workspace is not None else "", role, CredentialKind.EXEC)
+    resource = f"workspaces/{workspace}" if workspace is not None else f"tenants/{tenant}"
+    said = ["--portal", settings.PORTAL_URL, "--resource", f"{settings.PORTAL_URL}/{resource}"]
+    names = (tenant, place, role, CredentialKind.EXEC)
     return Access(
         name=".".join(name for name in names if name),
         server=server.client_url or server.server,
         certificate_authority=server.ca_data.encode(),
-        namespace=workspace.k8s_namespace if workspace is not None else FIRST_NAMESPACE,
+        namespace=namespace,
         plugin=("tenantry-login", *said, *(("--role", role) if role else ())),
         install=f"Install it: {plugin_installation()}",
     )

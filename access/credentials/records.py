@@ -9,7 +9,7 @@ from audit.actions import Action
 from audit.models import Outcome
 from audit.recorder import Actor
 from kube.requests.status import Conflict, Forbidden
-from tenants.models import Role, Workspace
+from tenants.models import Phase, Role, Status, TenantState, Workspace
 from tenants.suspensions import freezes_over
 
 _ROLE_OF_MEMBER: Final = {Role.OWNER: "admin", Role.ADMIN: "admin", Role.EDITOR: "editor", Role.VIEWER: "viewer"}
@@ -35,6 +35,15 @@ def require_allowed(member: Role, role: str, tenant: str) -> None:
     """Raise ``Forbidden`` for a role above the member's in a tenant; no role is none above."""
     if role and not allows(member, role):
         raise Forbidden(f"Your role in {tenant} is less than {role}.", kind="tenants")
+
+
+def closed_because(workspace: Workspace) -> str:
+    """Why nobody is given a credential for a workspace, or for its namespace, now; empty where they are."""
+    if workspace.status == Status.SUSPENDED:
+        return f"The workspace is suspended: {workspace.suspended_reason}"
+    if workspace.status != Status.ACTIVE or workspace.tenant.state != TenantState.ACTIVE:
+        return "The workspace is closed."
+    return "" if workspace.phase == Phase.READY else "The workspace is not ready yet."
 
 
 def require_direct(workspace: Workspace, role: str) -> None:

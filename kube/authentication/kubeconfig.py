@@ -92,8 +92,6 @@ for _first in ("n", "N", "~", ""):
 
 
 def _read(text: str) -> Mapping[str, Any]:
-    if len(text) > SIZE_MAX:
-        raise InvalidKubeconfig("the kubeconfig is too large")
     try:
         document = yaml.load(text, _Loader)  # noqa: S506 -- a SafeLoader
     except (yaml.YAMLError, RecursionError, ValueError) as error:
@@ -129,7 +127,7 @@ class Access:
 
     @property
     def context(self) -> str:
-        """What context and user are called: names of their own, so that several files in ``KUBECONFIG`` shadow nothing."""
+        """What it is called, and its user: names of their own, so that several files in ``KUBECONFIG`` shadow nothing."""
         return f"{self.name}@{self.cluster}"
 
 
@@ -156,15 +154,15 @@ def _user(access: Access) -> dict[str, Any]:
 def write_kubeconfig(accesses: Sequence[Access]) -> str:
     """A kubeconfig as YAML (GW3, GW7), a context for each access; the first one is the current context.
 
-    Raises ``InvalidKubeconfig`` for anything but what ``Access`` promises, so that a hostile cluster's answer never
-    becomes a file, and for two accesses of one name.
+    What opens several of them is one user, called as the first of these. Raises ``InvalidKubeconfig`` for anything but
+    what ``Access`` promises, so that a hostile cluster's answer never becomes a file, and for two accesses of one name.
     """
     clusters: dict[str, dict[str, str]] = {}
     contexts: dict[str, dict[str, str]] = {}
     users: dict[str, dict[str, Any]] = {}
+    opening: dict[tuple[str, tuple[str, ...]], str] = {}
     for access in accesses:
         check_server(access.server)
-        user = _user(access)
         if not is_dns_label(access.namespace) or not is_dns_subdomain(access.name):
             raise InvalidKubeconfig("a name is malformed")
         entry = {"server": access.server}
@@ -175,8 +173,10 @@ def write_kubeconfig(accesses: Sequence[Access]) -> str:
         cluster, context = access.cluster, access.context
         if context in contexts or clusters.setdefault(cluster, entry) != entry:
             raise InvalidKubeconfig("a name is given twice")
-        contexts[context] = {"cluster": cluster, "namespace": access.namespace, "user": context}
-        users[context] = user
+        user = opening.setdefault((access.token, access.plugin), context)
+        if user == context:
+            users[user] = _user(access)
+        contexts[context] = {"cluster": cluster, "namespace": access.namespace, "user": user}
     document = {
         "apiVersion": "v1",
         "clusters": [{"cluster": entry, "name": name} for name, entry in clusters.items()],
@@ -223,6 +223,8 @@ def read_kubeconfig(text: str) -> RegisteredCluster:
     Raises ``InvalidKubeconfig`` for plain http, ``insecure-skip-tls-verify``, ``exec``, ``auth-provider``, files,
     passwords, proxies, impersonation and anything else that is not known to be harmless.
     """
+    if len(text) > SIZE_MAX:
+        raise InvalidKubeconfig("the kubeconfig is too large")
     document = _read(text)
     if document.get("kind", "Config") != "Config" or document.get("apiVersion", "v1") != "v1":
         raise InvalidKubeconfig("the kubeconfig is not of kind Config, v1")

@@ -339,15 +339,16 @@ class TenantKubeconfig(Endpoint):
 
     @extend_schema(
         operation_id="issueTenantKubeconfig",
-        summary="Issue one kubeconfig for the tenant's space, with a context for each workspace",
-        description="The space and all workspaces that are reached through Tenantry share a credential for two hours at "
-        "most; with `via` `exec` there is none, and `tenantry-login` signs in by the browser. By `gateway` each other "
-        "workspace has a credential of its own. What a cluster refuses is left out and named in `missing`.",
+        summary="Issue one kubeconfig for the tenant's space, with a context for each workspace and namespace in it",
+        description="The space, the namespaces in it and all workspaces that are reached through Tenantry share a "
+        "credential for two hours at most; with `via` `exec` there is none, and `tenantry-login` signs in by the browser. "
+        "By `gateway` each other workspace has a credential of its own, a hundred in a file. What is not ready, suspended, "
+        "refused by its cluster or beyond a bound is left out and named in `missing`.",
         request=TenantKubeconfigRequest,
         responses={201: IssuedTenantKubeconfigSerializer},
     )
     def post(self, request: Request, name: str) -> Response:
-        """The workspaces that are ready, the first hundred by name."""
+        """With what is left out, and why."""
         _visible(request, name)
         wanted = self.validated_body(request, TenantKubeconfigRequest)
         issued = tenant_kubeconfig_issue(actor=api_actor(request), tenant=name, **wanted, now=timezone.now())

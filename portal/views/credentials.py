@@ -99,7 +99,7 @@ def workspace_kubeconfig(request: HttpRequest, pk: UUID) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def tenant_kubeconfig(request: HttpRequest, name: str) -> HttpResponse:
-    """Issue one file for all workspaces of a tenant by POST and show it once; a GET only asks."""
+    """Issue one file for everything that a tenant has by POST and show it once; a GET only asks."""
     actor = actor_of(request)
     found = selectors.tenant_visible_to(actor, name)
     back, crumbs = reverse("tenant", args=[name]), _tenant_crumbs(name)
@@ -124,10 +124,13 @@ def tenant_kubeconfig(request: HttpRequest, name: str) -> HttpResponse:
             )
     context = {
         "form": form,
-        "title": f"Kubeconfig for all workspaces of {name}",
+        "title": f"Kubeconfig for all of {name}",
         "submit": "Issue kubeconfig",
         "back": back,
-        "texts": ["One file with a context for each workspace that is ready, with all the rights of your role."],
+        "texts": [
+            "One file with a context for each workspace and each namespace of its space, with all the rights of your role.",
+            "What is not ready, or suspended, is left out, and named beside the file.",
+        ],
         "points": _ONCE,
         "crumbs": crumbs,
     }
@@ -210,7 +213,7 @@ def _shown(
     filename: str,
     back: str,
     crumbs: list[dict[str, str]],
-    missing: Sequence[tuple[Workspace, str]] = (),
+    missing: Sequence[tuple[Workspace | None, str]] = (),
 ) -> HttpResponse:
     """The only page that ever holds the file, if there is a secret in it."""
     until = min((row.expires_at for row in credentials if row.expires_at), default=None)
@@ -219,7 +222,7 @@ def _shown(
         "kubeconfig": yaml,
         "filename": filename,
         "credential_ids": [row.jti for row in credentials],
-        "missing": " ".join(f"{workspace.name}: {why}" for workspace, why in missing),
+        "missing": " ".join(f"{workspace.name}: {why}" if workspace else why for workspace, why in missing),
         "systems": _systems(filename),
         "ends_text": f"It works until {until:%H:%M} UTC" if until else "",
         "install": "" if until else plugin_installation(),

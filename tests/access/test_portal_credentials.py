@@ -337,6 +337,11 @@ def test_one_file_for_a_tenant_opens_its_space_and_no_other(embedded, web, alice
     assert caller.get("/api/v1/configmaps").status == 200
     assert caller.get("/api/v1/tenants/globex/configmaps").status == 403
     assert caller.get("/api/v1/nodes").status == 403
+    own = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "own"}}
+    assert caller.post("/api/v1/namespaces", own).status == 201
+    again = yaml.safe_load(tenant_kubeconfig_issue(actor=actor_of(alice), tenant="acme", now=timezone.now()).yaml)
+    assert again["contexts"][-1]["name"].partition("@")[0] == "acme.namespaces.own.owner.gateway"
+    assert again["contexts"][-1]["context"]["namespace"] == "own"
     tenant_suspend(actor=OPERATOR, name="acme", reason="unpaid")
     assert refused(caller, "/api/v1/namespaces", 403)
     assert "unpaid" in caller.get("/api/v1/namespaces").body["message"]

@@ -86,10 +86,12 @@ def test_two_files_in_kubeconfig_shadow_nothing(cluster, workspaces, alice, tmp_
         assert f"system:serviceaccount:{namespace}:" in kubectl("auth", "whoami", f"--context={name}")
 
 
-def test_what_is_not_ready_is_not_in_the_file(cluster, workspaces, alice):
+def test_what_is_not_ready_is_not_in_the_file_but_named(cluster, workspaces, alice):
     web, api = workspaces
     workspace_suspend(actor=OPERATOR, workspace_id=web.pk, reason="mining")
-    assert contexts(issue(alice)) == {"acme.api.admin": api.k8s_namespace}
+    issued = issue(alice)
+    assert contexts(issued) == {"acme.api.admin": api.k8s_namespace}
+    assert [(missing.name, why) for missing, why in issued.missing] == [("web", "The workspace is suspended: mining")]
     workspace_suspend(actor=OPERATOR, workspace_id=api.pk, reason="mining")
     with pytest.raises(Conflict, match="No workspace of acme is ready"):
         issue(alice)

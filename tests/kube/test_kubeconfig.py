@@ -120,7 +120,29 @@ def test_a_file_of_several_contexts_names_each_cluster_once() -> None:
         (f"acme.api.admin@{CLUSTER}", CLUSTER),
         ("acme.api.viewer@2001-db8-1-6443-k8s", "2001-db8-1-6443-k8s"),
     ]
-    assert [entry["name"] for entry in read["users"]] == [entry["name"] for entry in read["contexts"]]
+    # What opens them is the same.
+    assert read["users"] == [{"name": CONTEXT, "user": {"token": TOKEN}}]
+    assert {entry["context"]["user"] for entry in read["contexts"]} == {CONTEXT}
+
+
+def test_each_secret_of_a_file_is_a_user_of_its_own() -> None:
+    """GW3: none is sent where another one opens."""
+    other = {"name": "acme.api.admin", "token": f"{TOKEN}2"}
+    plugin = {"name": "acme.cli.admin", "token": "", "plugin": ("tenantry-login", "--portal", "https://portal.example")}
+    read = yaml.safe_load(written({}, other, plugin, {"name": "acme.more.admin"}))
+    names = [entry["name"] for entry in read["contexts"]]
+    assert [entry["context"]["user"] for entry in read["contexts"]] == [*names[:3], names[0]]
+    assert [entry["name"] for entry in read["users"]] == names[:3]
+    assert [entry["user"].get("token") for entry in read["users"]] == [TOKEN, f"{TOKEN}2", None]
+
+
+def test_a_file_has_room_for_all_that_is_in_it() -> None:
+    """What comes in is bounded; what goes out is as long as it is."""
+    text = written(*({"name": f"acme.w{number}.admin", "namespace": f"w{number}"} for number in range(2000)))
+    assert len(text) > kubeconfig.SIZE_MAX
+    assert len(yaml.load(text, yaml.CSafeLoader)["contexts"]) == 2000
+    with pytest.raises(InvalidKubeconfig, match="too large"):
+        kubeconfig.read_kubeconfig(text)
 
 
 @pytest.mark.parametrize(

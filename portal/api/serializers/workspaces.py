@@ -166,9 +166,11 @@ class IssuedKubeconfigSerializer(serializers.Serializer[Any]):
 
 
 class MissingWorkspaceSerializer(serializers.Serializer[Any]):
-    """A workspace that is not in a tenant's file, and why."""
+    """What is not in a tenant's file, and why."""
 
-    workspace = serializers.CharField(source="workspace.name")
+    workspace = serializers.CharField(
+        source="workspace.name", allow_null=True, help_text="null for what is no workspace: the reason names it."
+    )
     reason = serializers.CharField()
 
 
