@@ -16,6 +16,7 @@ from portal.backup.opening import restored_open, unconfirmed
 from portal.bulk.deeds import SORTS
 from portal.http.actors import actor_of
 from portal.pages import labels
+from portal.pages.filters import chosen
 from portal.pages.forms import EmptyForm, ReasonForm
 from portal.pages.pagination import pager
 from portal.pages.progress import TITLES
@@ -31,7 +32,7 @@ def operations(request: HttpRequest) -> HttpResponse:
     """Operations that were tried in vain, or all of them, newest first. Operators only."""
     actor = actor_of(request)
     require_overseer(actor)
-    everything = request.GET.get("show") == "all"
+    everything = chosen(request, "show", "all") == "all"
     page = selectors.operations_page(actor, waiting=not everything, after=request.GET.get("after", ""))
     context = {
         "rows": [_row(operation) for operation in page.rows],

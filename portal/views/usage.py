@@ -14,14 +14,16 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from portal.access.usage import charges_file, hours_between, usage_file
 from portal.http.actors import actor_of
+from portal.pages.filters import chosen
+from portal.pages.navigation import tenant_tabs
 from portal.pages.pagination import pager
 from portal.pages.plots import usage_plot
 from portal.pages.priceforms import PricesForm
 from portal.views.actions import render_action
 from tenants import selectors, services
 from tenants.charges import bill_of_tenant, bills_of_month, month_of, prices_all, prices_of_month
-from tenants.models import Role, UsageHour
-from tenants.rights import require_operator, require_overseer, role_at_least, role_of
+from tenants.models import UsageHour
+from tenants.rights import require_operator, require_overseer
 from tenants.usage import usage_hours
 
 _MONTH: Final = timedelta(days=31)
@@ -36,10 +38,9 @@ def tenant_usage(request: HttpRequest, name: str) -> HttpResponse:
     found = selectors.tenant_visible_to(actor, name)
     newest = usage_hours(found, namespace="").last()
     workspaces = usage_hours(found, since=newest.hour).filter(hour=newest.hour).exclude(namespace="") if newest else []
-    role = role_of(actor, name)
     context: dict[str, Any] = {
         "tenant": found,
-        "reads_all": actor.sees_all or (role is not None and role_at_least(role, Role.ADMIN)),
+        "tabs": tenant_tabs(actor, name),
         "newest": newest,
         "stats": _stats(newest) if newest else [],
         "plot": usage_plot(now, found),
@@ -56,7 +57,7 @@ def tenant_usage_export(request: HttpRequest, name: str) -> HttpResponse:
     """The hours of the last month as CSV, or as OpenMetrics with ``format=openmetrics``."""
     found = selectors.tenant_visible_to(actor_of(request), name)
     now = timezone.now()
-    form = "openmetrics" if request.GET.get("format") == "openmetrics" else "csv"
+    form = chosen(request, "format", "csv", "openmetrics") or "csv"
     return usage_file(hours_between(found, now - _MONTH, now, request.GET.get("namespace", "")[:63], now), form)
 
 
@@ -82,12 +83,14 @@ def _stats(hour: UsageHour) -> list[dict[str, Any]]:
 def charges(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
     """The bills of a month by tenant, as a page, or all of them as CSV. Operators only."""
     require_overseer(actor_of(request))
-    month = month_of(request.GET.get("month", "")[:7], timezone.now())
-    if request.GET.get("format") == "csv":
+    now = timezone.now()
+    month = month_of(request.GET.get("month", ""), now)
+    if chosen(request, "format", "csv"):
         return charges_file(month)
     bills, cursor = bills_of_month(month, after=request.GET.get("after", "")[:63], limit=_PAGE)
     context: dict[str, Any] = {
         "month": f"{month:%Y-%m}",
+        "is_over": month < month_of("", now),
         "rows": bills,
         "priced": bool(prices_of_month(month)),
         "listed": "Charges",

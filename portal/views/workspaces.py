@@ -20,6 +20,7 @@ from portal.admin.places import console_of
 from portal.bulk.deeds import SORTS
 from portal.http.actors import actor_of
 from portal.pages import meters, plots, progress
+from portal.pages.filters import chosen
 from portal.pages.forms import (
     ConfirmForm,
     EmptyForm,
@@ -55,8 +56,7 @@ _NEW = "Get a kubeconfig and create something: what is used of each limit is the
 def workspaces(request: HttpRequest) -> HttpResponse:
     """The workspaces of the caller's tenants, newest first; of operators, all."""
     actor = actor_of(request)
-    query, status = request.GET.get("q", "").strip()[:63], request.GET.get("status", "")
-    status = status if status in {Status.ACTIVE, Status.SUSPENDED} else ""
+    query, status = request.GET.get("q", "").strip()[:63], chosen(request, "status", Status.ACTIVE, Status.SUSPENDED)
     after = request.GET.get("after", "")
     found = selectors.workspaces_page(actor, search=query, status=status, after=after)
     context = {
@@ -90,6 +90,7 @@ def workspace_new(request: HttpRequest) -> HttpResponse:
                 tier=data["tier"],
                 tenant=data["tenant"],
                 name=data["name"],
+                idempotency_key=form.key,
             )
         except StatusError as error:
             add_status_error(request, form, error)
