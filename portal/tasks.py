@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any, Final
+
 from celery import shared_task
 from django.utils import timezone
 
 from portal.notices import sending
 from portal.signin import refusals, resets, sessions
+
+_LINKING: Final = threading.Lock()
+"""One thread of a process sends links: whoever asks for many must not hold the others with a mail server that is slow."""
 
 
 @shared_task(name="portal.refusals_record", ignore_result=True)
@@ -21,10 +27,15 @@ def sessions_forget() -> None:
     sessions.sessions_forget(now=timezone.now())
 
 
-@shared_task(name="portal.password_link_ask", ignore_result=True)
-def password_link_ask(email: str) -> None:
-    """Send a link for a new password to whoever has this address here, if anybody has."""
-    resets.password_link_ask(email=email, now=timezone.now())
+@shared_task(bind=True, name="portal.password_link_ask", ignore_result=True, max_retries=None)
+def password_link_ask(self: Any, email: str) -> None:
+    """Send a link for a new password to whoever has this address here, if anybody has; later, while another is sent."""
+    if not _LINKING.acquire(blocking=False):
+        raise self.retry(countdown=2)
+    try:
+        resets.password_link_ask(email=email, now=timezone.now())
+    finally:
+        _LINKING.release()
 
 
 @shared_task(name="portal.notices_send", ignore_result=True)

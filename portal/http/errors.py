@@ -15,6 +15,7 @@ from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
+from django_htmx.http import trigger_client_event
 
 PROBLEM: Final = "application/problem+json"
 
@@ -52,6 +53,8 @@ _WORDS: Final = {
     ),
 }
 
+_SAID_MAX: Final = 500
+"""Characters of a failure that go into a header."""
 
 _PROBLEMS: Final = {
     400: "The request cannot be understood.",
@@ -80,6 +83,10 @@ def answer(request: HttpRequest, code: int, detail: str = "", *, retry_after: in
             "request_id": getattr(request, "request_id", ""),
         }
         response = render(request, "pages/error.html", context, status=code)
+        if request.headers.get("HX-Request"):
+            # htmx draws no failure: what stands where it was asked for stays, and the words come beside it.
+            said = detail or f"{text} {remedy}" + (f" ({context['request_id']})" if code == 500 else "")
+            trigger_client_event(response, "toast", {"verdict": "deny", "text": said[:_SAID_MAX]})
     if retry_after is not None:
         response["Retry-After"] = str(retry_after)
     return response

@@ -12,8 +12,10 @@ import hmac
 import logging
 import smtplib
 import ssl
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from asgiref.sync import async_to_sync
@@ -31,27 +33,50 @@ from tenants.notices import one_line
 from tenants.requests.selectors import requests_visible_to
 from tenants.rights import as_actor
 from tenants.selectors import tenants_visible_to, workspaces_visible_to
-from tenants.services.notices import deliveries_claim, delivery_end, notices_tell
+from tenants.services.notices import delivery_end, mail_claim, mails_due, notices_tell, posts_claim
 
 logger = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 20
 _SECONDS: Final = 10.0
+_MAILING: Final = threading.Lock()
+"""One thread of a process sends e-mail, however slowly the mail server answers: the others have other work."""
 
 
 def notices_send(*, now: datetime) -> int:
     """Tell what has happened, then send what is due; how many messages were tried (a worker's sweep)."""
+    begun = time.monotonic()
+
+    def clock() -> datetime:
+        """The time of the sweep, which goes on while it waits for others."""
+        return now + timedelta(seconds=time.monotonic() - begun)
+
     notices_tell(now=now)
-    due = deliveries_claim(now=now, limit=_AT_ONCE)
-    hooks = [each for each in due if each.webhook is not None]
-    outcomes = async_to_sync(_post_all)([(each.webhook.url, *_signed(each, now)) for each in hooks if each.webhook])
-    for each, (sent, answer) in zip(hooks, outcomes, strict=True):
-        delivery_end(each, sent=sent, answer=answer, now=now)
-    for each in due:
-        if each.notification is not None:
-            sent, answer = _mail(each.notification)
-            delivery_end(each, sent=sent, answer=answer, now=now)
+    return _posts_send(clock) + _mails_send(clock)
+
+
+def _posts_send(clock: Callable[[], datetime]) -> int:
+    due = posts_claim(now=clock(), limit=_AT_ONCE)
+    outcomes = async_to_sync(_post_all)([(each.webhook.url, *_signed(each, clock())) for each in due if each.webhook])
+    for each, (sent, answer) in zip(due, outcomes, strict=True):
+        delivery_end(each, sent=sent, answer=answer, now=clock())
     return len(due)
+
+
+def _mails_send(clock: Callable[[], datetime]) -> int:
+    """One after the other, each claimed when its turn comes: what waits for a slow server is anybody's."""
+    if not _MAILING.acquire(blocking=False):
+        return 0
+    tried = 0
+    try:
+        for mail in mails_due(now=clock(), limit=_AT_ONCE):
+            if (due := mail_claim(mail, now=clock())) is not None and due.notification is not None:
+                sent, answer = _mail(due.notification)
+                delivery_end(due, sent=sent, answer=answer, now=clock())
+                tried += 1
+    finally:
+        _MAILING.release()
+    return tried
 
 
 def addresses_of(user: User, notifications: Sequence[Notification]) -> list[str]:

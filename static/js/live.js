@@ -5,13 +5,14 @@ let paused = false;
 
 const part = () => document.getElementById("live");
 
-function selects() {
+function selects(elt) {
   const selection = getSelection();
-  return !selection.isCollapsed && part().contains(selection.anchorNode);
+  return !selection.isCollapsed && elt.contains(selection.anchorNode);
 }
 
 document.addEventListener("htmx:beforeRequest", (event) => {
-  if (event.detail.elt === part() && (paused || document.hidden || selects())) event.preventDefault();
+  const { elt } = event.detail;
+  if (elt.matches("[data-live]") && (paused || document.hidden || selects(elt))) event.preventDefault();
 });
 
 document.addEventListener("visibilitychange", () => {
@@ -23,7 +24,11 @@ function say(text) {
 }
 
 document.addEventListener("htmx:afterRequest", (event) => {
-  if (event.detail.elt.matches("[data-live]") && !paused) say(event.detail.successful ? "Live" : "No answer");
+  const { elt, successful } = event.detail;
+  if (!elt.matches("[data-live]")) return;
+  if (!paused) say(successful ? "Live" : "No answer");
+  const unanswered = elt.querySelector("[data-unanswered]");
+  if (unanswered) unanswered.hidden = successful;
 });
 
 if (toggle && part()) {

@@ -2,7 +2,8 @@
 
 1. Services note it in their own transaction (``tenants.notices``); a worker makes of each notice what is to be told to
    whom, in one transaction with the end of the notice: once, however often the worker is killed.
-2. E-mail and webhooks are rows of a queue: claimed for a minute, tried again after twice the time, given up after a day.
+2. E-mail and webhooks are rows of a queue: claimed for longer than an attempt takes, tried again after twice the time,
+   given up after a day.
 3. What a person is told is bounded, and so is what is kept of a webhook's messages: the oldest go.
 """
 
@@ -54,6 +55,9 @@ _TOLD_MAX: Final = 100
 """People who are told of one thing."""
 _BATCH: Final = 200
 _LEASE: Final = timedelta(seconds=60)
+"""More than the messages to webhooks take that are claimed together: they are sent side by side."""
+_LEASE_OF_MAIL: Final = timedelta(minutes=5)
+"""More than one e-mail takes: the mail server has ``EMAIL_TIMEOUT`` for each of some fifteen answers."""
 _FIRST_PAUSE: Final = timedelta(seconds=10)
 _GIVEN_UP: Final = timedelta(days=1)
 
@@ -81,24 +85,38 @@ def notices_tell(*, now: datetime) -> int:
     return told
 
 
-def deliveries_claim(*, now: datetime, limit: int) -> list[Delivery]:
-    """Messages that are due, the caller's for a minute; the next attempt is due later whatever becomes of this one.
+def posts_claim(*, now: datetime, limit: int) -> list[Delivery]:
+    """Messages to webhooks that are due, the caller's for a minute; the next attempt is due later whatever becomes of this one.
 
-    Tenants, and people, take turns: whose addresses never answer holds up nobody else's messages.
+    Tenants take turns: whose addresses never answer holds up nobody else's messages.
     """
-    waiting = Delivery.objects.filter(state=DeliveryState.WAITING, not_before__lte=now)
-    whose = [F("webhook__tenant_id"), F("notification__user_id")]
+    return _claim(_in_turns(Q(notification=None), F("webhook__tenant_id"), now, limit), now, _LEASE)
+
+
+def mails_due(*, now: datetime, limit: int) -> list[UUID]:
+    """The e-mails that are due next, nobody's yet (``mail_claim``); people take turns, as tenants do."""
+    return _in_turns(Q(webhook=None), F("notification__user_id"), now, limit)
+
+
+def mail_claim(mail_id: UUID, *, now: datetime) -> Delivery | None:
+    """An e-mail that is due, the caller's for five minutes; none where another worker has it."""
+    return next(iter(_claim([mail_id], now, _LEASE_OF_MAIL)), None)
+
+
+def _in_turns(way: Q, whose: F, now: datetime, limit: int) -> list[UUID]:
+    waiting = Delivery.objects.filter(way, state=DeliveryState.WAITING, not_before__lte=now)
     turn = Window(RowNumber(), partition_by=whose, order_by=[F("not_before"), F("pk")])
-    with transaction.atomic():
-        next_ones = list(
-            waiting.annotate(turn=turn).order_by("turn", "not_before").values_list("pk", flat=True)[:limit]
-        )
-        rows = waiting.select_for_update(no_key=True, skip_locked=True, of=("self",))
-        due = list(rows.filter(pk__in=next_ones).order_by("not_before"))
-        for each in due:
-            each.attempts += 1
-            each.not_before = now + max(_LEASE, _FIRST_PAUSE * 2 ** min(each.attempts, 12))
-            each.save(update_fields=["attempts", "not_before"])
+    return list(waiting.annotate(turn=turn).order_by("turn", "not_before").values_list("pk", flat=True)[:limit])
+
+
+@transaction.atomic
+def _claim(ids: Sequence[UUID], now: datetime, lease: timedelta) -> list[Delivery]:
+    waiting = Delivery.objects.filter(pk__in=ids, state=DeliveryState.WAITING, not_before__lte=now)
+    due = list(waiting.select_for_update(no_key=True, skip_locked=True, of=("self",)).order_by("not_before"))
+    for each in due:
+        each.attempts += 1
+        each.not_before = now + max(lease, _FIRST_PAUSE * 2 ** min(each.attempts, 12))
+        each.save(update_fields=["attempts", "not_before"])
     return due
 
 
