@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, Self
 
 import orjson
 
-from gateway.http.lanes import STEPS
+from gateway.http.lanes import BYTES
 from gateway.upstream.client import Answer, BadGateway, ShareTaken
 from kube.requests.decoding import count_values
 
@@ -33,6 +33,9 @@ LINE_MAX: Final = 16 * 1024 * 1024
 
 SHORT: Final = 64 * 1024
 """Bytes of such an event that are not counted as held: about what a connection holds anyway."""
+
+_EVENT: Final = BYTES // 64
+"""What it costs to look at an event, beside its bytes: it may be as short as its end."""
 
 PAGE: Final = 500
 """Objects that are asked for at once."""
@@ -170,32 +173,33 @@ class Lines(Protocol):
         """What has come, piece by piece."""
         ...
 
-    async def turn(self) -> None:
-        """Wait for another turn."""
+    async def work(self, size: int) -> None:
+        """Wait until so many bytes may be taken apart."""
         ...
 
 
 async def whole(answer: Answer, cluster: str, room: Room) -> bytes:
-    """An answer's body; the answer is closed. Raises ``BadGateway`` for more than there is room for."""
-    pieces = []
+    """An answer's body, when it may be taken apart; the answer is closed. Raises ``BadGateway`` for more than there is room for."""
+    pieces, size = [], 0
     try:
         async for piece in answer.chunks:
             room.take(len(piece), cluster)
             pieces.append(piece)
+            size += len(piece)
     finally:
         answer.close()
+    await answer.work(size)
     return b"".join(pieces)
 
 
 async def lines(answer: Lines, cluster: str, share: Share | None = None) -> AsyncGenerator[bytes, None]:
     """The lines of a stream, without their ends and those that are empty, in whatever pieces they come.
 
-    After so many as one turn has steps another is waited for: an event may be as short as its end.
-    A long one counts in the ``share`` until the next is asked for. Raises ``BadGateway`` for one that does not end, and
-    ``ShareTaken``.
+    Each when it may be taken apart, whatever its reader makes of it. A long one counts in the ``share`` until the next is
+    asked for. Raises ``BadGateway`` for one that does not end, and ``ShareTaken``.
     """
     share = share or Share()
-    rest, steps = bytearray(), 0
+    rest = bytearray()
     try:
         async for chunk in answer.chunks:
             # Taken apart as it is read: nothing that was read waits for what comes next.
@@ -208,9 +212,7 @@ async def lines(answer: Lines, cluster: str, share: Share | None = None) -> Asyn
                 share.resize(len(rest))
             while pieces:
                 line, rest = bytes(rest), bytearray(pieces.pop())
-                steps += 1
-                if steps % STEPS == 0:
-                    await answer.turn()
+                await answer.work(len(line) + _EVENT)
                 if line:
                     yield line
                 if len(line) > SHORT:

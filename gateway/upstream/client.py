@@ -87,6 +87,7 @@ class Answer:
     headers: Headers
     length: int | None
     _exchange: Exchange
+    _lane: Lane
     location: bytes = b""
     """Where it sends its client, which is told to nobody unlooked at."""
 
@@ -96,8 +97,12 @@ class Answer:
         return self._exchange
 
     async def turn(self) -> None:
-        """Wait for another turn, for whoever reads the body in many small parts."""
-        await self._exchange.turn()
+        """Wait for another turn of those that this cluster has, for whoever reads the body in many small parts."""
+        await self._lane.turn()
+
+    async def work(self, size: int) -> None:
+        """Wait until so many bytes may be taken apart: what is said by one cluster, to whomever, takes its share of the loop."""
+        await self._lane.work(size)
 
     def read_nowait(self) -> bytes | None:
         """The whole body if it has come already, so that head and body can be passed on together."""
@@ -238,7 +243,7 @@ class Upstream:
         if long_running:
             exchange.patience = None
         exchange.told = self._failure
-        return _answer(exchange, answered)
+        return self._answer(exchange, answered)
 
     def retire(self) -> None:
         """No more requests will come: hang up where nothing is under way, elsewhere as it ends."""
@@ -270,7 +275,7 @@ class Upstream:
         if long_running:
             exchange.patience = None
         exchange.told = self._failure
-        return _answer(exchange, answered)
+        return self._answer(exchange, answered)
 
     def _head(self, method: str, target: bytes, headers: Headers, *, token: str, audit_id: str) -> bytes:
         try:
@@ -394,6 +399,10 @@ class Upstream:
         while self._idle:
             self._idle.pop().abort()
 
+    def _answer(self, exchange: Exchange, answered: Headers) -> Answer:
+        location = next((value for name, value in answered if name == b"location"), b"")
+        return Answer(exchange.status, incoming(answered), exchange.length, exchange, self._lane, location)
+
     def _failure(self, error: BrokenExchange) -> StatusError:
         """What a client may know.
 
@@ -406,8 +415,3 @@ class Upstream:
         return BadGateway(
             f'the cluster "{name}" gave no usable answer ({error}): whether the request took effect is unknown'
         )
-
-
-def _answer(exchange: Exchange, answered: Headers) -> Answer:
-    location = next((value for name, value in answered if name == b"location"), b"")
-    return Answer(exchange.status, incoming(answered), exchange.length, exchange, location)

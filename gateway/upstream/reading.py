@@ -5,12 +5,15 @@ Never on anybody's behalf. A cluster may be hostile: what is no object is an err
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
+from gateway.http.messages import LARGE
 from gateway.upstream.answers import PAGE, Room, lines, token_of, version_of, whole
 from gateway.upstream.client import Answer, BadGateway, Upstream
 from gateway.upstream.clusters import Clusters
@@ -22,6 +25,7 @@ Found = TypeVar("Found")
 
 WATCH_SECONDS: Final = 300
 _PAGES_MOST: Final = 1000
+"""Of ``PAGE`` objects, which none may exceed: each costs whoever looks at it, and an empty one costs a cluster nothing."""
 
 
 class Unaccepted(ServiceUnavailable):
@@ -49,12 +53,8 @@ async def _list(way: Way, cluster: str, path: str) -> tuple[list[dict[str, Any]]
     more, room = "", Room()
     for _ in range(_PAGES_MOST):
         answer = _require_done(await _get(way, f"{path}?limit={PAGE}{more}"))
-        body = await _object(answer, cluster, room)
-        found = body.get("items") or []
-        if not isinstance(found, list) or not all(_is_object(item) for item in found):
-            raise BadGateway("its list is none")
+        found, metadata = await _decoded(answer, cluster, room, _page)
         items += found
-        metadata = body.get("metadata") or {}
         following = token_of(metadata, cluster)
         if not following:
             return items, version_of(metadata, cluster)
@@ -76,7 +76,7 @@ async def read_list_as(
 async def read_document(clusters: Clusters, cluster: str, path: str) -> dict[str, Any]:
     """What a cluster says of itself at a path. Raises ``StatusError``."""
     answer = _require_done(await _get(Way(*clusters.as_gateway(cluster)), path))
-    return await _object(answer, cluster, Room())
+    return await _decoded(answer, cluster, Room(), _checked)
 
 
 async def read_object_as(
@@ -87,10 +87,7 @@ async def read_object_as(
     if answer.status == 404:
         answer.close()
         return None
-    body = await _object(_require_done(answer), placement.cluster, Room())
-    if not _is_object(body):
-        raise BadGateway("its object is none")
-    return body
+    return await _decoded(_require_done(answer), placement.cluster, Room(), _object)
 
 
 async def read_events(
@@ -107,15 +104,42 @@ async def read_events(
     async with contextlib.aclosing(answer.chunks):  # type: ignore[type-var]
         async for line in lines(answer, cluster):
             room.take(len(line), cluster)
-            event = _checked(room.decode(line, cluster))
+            event = await _beside(len(line), partial(_read, line, cluster, room, _checked))
             item = event.get("object")
             if not isinstance(item, dict) or not (event.get("type") in ("ERROR", "BOOKMARK") or _is_object(item)):
                 raise BadGateway("an event is none")
             yield str(event.get("type")), item
 
 
-async def _object(answer: Answer, cluster: str, room: Room) -> dict[str, Any]:
-    return _checked(room.decode(await whole(answer, cluster, room), cluster))
+async def _decoded(answer: Answer, cluster: str, room: Room, read: Callable[[dict[str, Any]], Found]) -> Found:
+    """What ``read`` makes of an answer."""
+    data = await whole(answer, cluster, room)
+    return await _beside(len(data), partial(_read, data, cluster, room, read))
+
+
+def _read(data: bytes, cluster: str, room: Room, read: Callable[[dict[str, Any]], Found]) -> Found:
+    return read(room.decode(data, cluster))
+
+
+async def _beside(size: int, work: Callable[[], Found]) -> Found:
+    """What comes of work at so many bytes, in a thread where they are many."""
+    return await asyncio.to_thread(work) if size > LARGE else work()
+
+
+def _page(body: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The objects of a list, and its metadata."""
+    metadata, found = _checked(body).get("metadata") or {}, body.get("items") or []
+    if not isinstance(found, list) or not all(_is_object(item) for item in found):
+        raise BadGateway("its list is none")
+    if len(found) > PAGE:
+        raise BadGateway(f"it answers with {len(found)} objects where {PAGE} are asked for")
+    return found, metadata
+
+
+def _object(body: dict[str, Any]) -> dict[str, Any]:
+    if not _is_object(_checked(body)):
+        raise BadGateway("its object is none")
+    return body
 
 
 def _checked(body: dict[str, Any]) -> dict[str, Any]:

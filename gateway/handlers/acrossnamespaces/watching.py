@@ -69,8 +69,6 @@ _TOLD: Final = frozenset({410})
 """What a client is told as its cluster says it: a watch names a version. That a watch is wrong would have been found before."""
 _PAUSES: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 """Seconds before a cluster that has hung up is asked again; the later ones while it keeps failing."""
-_TOGETHER: Final = 64
-"""Events of a part that are taken before others get a turn."""
 _BOOKMARK_SECONDS: Final = 1.0
 """A part's bookmarks that come faster say nothing that is worth a turn."""
 _BEGINNING_SECONDS: Final = 60.0
@@ -163,17 +161,13 @@ class _Merger:
                 raise refusal(answer.status, b"", placement, _TOLD)
             held = forwarding.share_for(self.runtime, self.request)
             async with aclosing(lines(answer, placement.cluster, held)) as found:
-                number = 0
                 async for line in found:
-                    number += 1
-                    if number % _TOGETHER == 0:
-                        await answer.turn()
                     type_, told = self._read(line, placement)
                     if _is_older(told, version):
                         raise BadGateway(f'the resourceVersion of the cluster "{placement.cluster}" goes back')
                     version, said = told, b"" if type_ == "BOOKMARK" else line + b"\n"
                     if len(line) > _LONG:
-                        # One cluster's events, however many and long, leave most of the loop to everybody else.
+                        # One of these takes the loop for as long as it takes: most of it is left to everybody else.
                         await asyncio.sleep(len(line) / _BYTES_A_SECOND)
                     del line
                     if said or loop.time() - marked >= _BOOKMARK_SECONDS:

@@ -180,7 +180,7 @@ class Rehearsal:
         while True:
             answer = await self._ask(_plainly(_dry_run(self._request)))
             try:
-                outcome = await _object(answer, self._cluster)
+                outcome = await _object(self._request, answer, self._cluster)
             except StatusError as refused:
                 self.refusal = refusal_of(self._cluster, refused.message)
                 raise
@@ -218,7 +218,7 @@ class Rehearsal:
         if answer.status == 404:
             answer.close()
             return None
-        found = await _object(answer, self._cluster)
+        found = await _object(self._request, answer, self._cluster)
         version_of(found["metadata"], self._cluster)
         return found
 
@@ -309,8 +309,9 @@ def _without_status(body: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**body, "metadata": metadata, "status": None}
 
 
-async def _object(answer: Answer, cluster: str) -> Mapping[str, Any]:
-    body = decode(await whole(answer, cluster, Room(size=LINE_MAX)), cluster)
+async def _object(request: Request, answer: Answer, cluster: str) -> Mapping[str, Any]:
+    data = await whole(answer, cluster, Room(size=LINE_MAX))
+    body = await request.in_thread(len(data), decode, data, cluster)
     if answer.status >= 300:
         raise _refusal(answer.status, body)
     if not isinstance(body.get("metadata"), dict):

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from access.admission.tenancy.hostclaims import HostClaims, HostRefused
+from gateway.http.lanes import by_turns
 from gateway.upstream.admission import MAKING, PlacedWrite, name_of
 from gateway.upstream.clusters import Clusters
 from gateway.upstream.placements import Placements
@@ -53,7 +54,8 @@ class IngressReader:
                 raise ServiceUnavailable(f'the namespace "{placement.namespace}" is closed')
             path = f"/apis/{_GROUP}/v1/namespaces/{placement.namespace}/{_PLURAL}"
             items = await read_list_as(self._clusters, self._tokens, placement, "viewer", path)
-            found.update(host.lower() for item in items for _, host in hosts_of("Ingress", item))
+            async for item in by_turns(items):
+                found.update(host.lower() for _, host in hosts_of("Ingress", item))
         return found
 
 

@@ -30,6 +30,7 @@ from access.admission.tenancy.placedquota import (
     usage_key,
     version_of,
 )
+from gateway.http.lanes import by_turns
 from gateway.upstream.admission import MAKING, PlacedWrite, Settlement, name_of
 from gateway.upstream.client import BadGateway
 from gateway.upstream.clusters import ClusterQueues, Clusters
@@ -308,7 +309,7 @@ class PlacedUsageController:
             if role is None:
                 continue  # Nobody in the namespace has to do with it.
             items = await self._listed(placement, role, group, versions, plural)
-            for item in items:
+            async for item in by_turns(items):
                 metadata = item["metadata"]
                 try:
                     used = quota.counted(group, plural, item, now=now)

@@ -27,6 +27,7 @@ from typing import Any, Final
 
 import orjson
 
+from gateway.http.lanes import by_turns
 from gateway.resources.objects import timestamp
 from gateway.upstream.client import BadGateway
 from gateway.upstream.clusters import Clusters, follow_each
@@ -129,7 +130,7 @@ class PlacedRights:
         starts = {}
         for plural in _KINDS:
             items, starts[plural] = await read_list(self._clusters, cluster, _path(plural))
-            for item in items:
+            async for item in by_turns(items):
                 _put(seen, plural, item)
         for stored in (await self._store.list(AllSpaces("", "namespaces"))).items:
             placement = placement_in(stored.data, stored.key)

@@ -8,8 +8,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import trustme
+from cryptography.fernet import Fernet
 from django.db import connection
 from django.utils import timezone
 
@@ -25,14 +28,18 @@ from gateway.upstream.tokens import PAUSE_SECONDS, RENEW_SECONDS, REST_SECONDS, 
 from kube.authentication.identity import Principal
 from kube.requests.requestinfo import parse, resolve
 from kube.requests.status import ServiceUnavailable
-from tenants.clusters.client import place_of
+from tenants.clusters import encryption
+from tenants.clusters.client import Place, place_of
 from tenants.clusters.objects import ACCOUNTS
 from tenants.models import Role, Workspace
 from tenants.services import cluster_register, workspace_resume, workspace_suspend
+from tests import factories
 from tests.gateway.callers import config_map
 from tests.gateway.placed.conftest import Door, phase_of, said
 from tests.gateway.upstream.asking import upstream_of
 from tests.gateway.upstream.rawcluster import answering, ok
+from tests.kubeapiserver import make_kubeconfig
+from tests.ports import free_port
 from tests.tenants.conftest import OPERATOR
 
 WEB = Placement("4f0e…", "fra-1", "root:acme", "acme-web", "Active")
@@ -221,6 +228,36 @@ async def until(condition) -> None:
     async with asyncio.timeout(300):
         while not condition():
             await asyncio.sleep(0.001)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_it_is_told_whether_the_cluster_has_answered(settings: Any) -> None:
+    """One that has not would not answer anybody else; what it answers to one workspace says nothing of the others."""
+    settings.SEALING_KEYS = [Fernet.generate_key().decode()]
+    url = f"https://127.0.0.1:{free_port()}"
+    kubeconfig = make_kubeconfig(url, trustme.CA().cert_pem.bytes().decode(), {"token": "gateway"})
+    cluster = factories.cluster("gone", server=url, sealed_credential=encryption.encrypt(kubeconfig))
+    tenant = factories.tenant()
+    workspace = factories.workspace(tenant, factories.member(tenant), cluster=cluster)
+
+    def refused(place: Place) -> NoAccess:
+        with pytest.raises(NoAccess) as error:
+            workspace_token_issue(
+                workspace_id=workspace.pk,
+                space=tenant.cluster_path,
+                namespace=workspace.k8s_namespace,
+                cluster="gone",
+                place=place,
+                role="viewer",
+                now=timezone.now(),
+            )
+        return error.value
+
+    there = place_of(cluster)
+    assert not refused(there).reached
+    assert refused(there._replace(server="https://elsewhere.test")).reached
+    outcomes = AuditEntry.objects.filter(action="workspace.token").order_by("sequence")
+    assert [row.outcome for row in outcomes] == ["intent", "failure"] * 2
 
 
 @pytest.mark.django_db(transaction=True)

@@ -46,7 +46,6 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
         counted.most, counted.longest = max(counted.most, turns.held), max(counted.longest, len(turn.lines))
 
     monkeypatch.setattr(Turns, "put", noted)
-    monkeypatch.setattr(watching, "_BYTES_A_SECOND", float("inf"))
     return counted
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 from gateway.handlers.placednamespaces.dryruns import Overtaken, Patience, Rehearsal
 from gateway.handlers.placednamespaces.forwarding import target_of
 from gateway.handlers.placednamespaces.lastapplied import correction
-from gateway.http.messages import Request
+from gateway.http.messages import LARGE, Request
 from gateway.upstream.client import Answer
 from kube.authentication.identity import Principal
 from kube.objects.managedfields import LAST_APPLIED
@@ -134,6 +134,23 @@ async def test_nobody_is_tried_for_without_end() -> None:
     async with rehearsed(busy, DEPLOYMENT, seconds=0.2) as (rehearsal, ask):
         with pytest.raises(Conflict, match="the object has been modified"):
             await made(rehearsal, ask)
+
+
+async def test_a_large_object_is_taken_apart_beside_the_loop() -> None:
+    """DOS-03: what is there, and what the write would make of it."""
+    busy = Busy(write_status, times=0)
+    busy.object["data"] = {"a": "x" * (4 * LARGE)}
+    beside = 0
+
+    async def in_turn(work: Callable[[], Awaitable[Any]]) -> Any:
+        nonlocal beside
+        beside += 1
+        return await work()
+
+    async with rehearsed(busy, DEPLOYMENT) as (rehearsal, _):
+        rehearsal._request.in_turn = in_turn
+        await rehearsal.outcome()
+    assert beside == 2
 
 
 def noted(text: str, *owners: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -15,11 +15,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from access.credentials.tokenrequests import ClusterToken
+from gateway.http.lanes import STEPS
+from gateway.http.messages import LARGE
 from gateway.upstream import answers, reading
 from gateway.upstream.client import BadGateway
+from gateway.upstream.placed.hosts import IngressReader
+from gateway.upstream.placed.quota import PlacedUsageController
+from gateway.upstream.placed.rights import PlacedRights
 from gateway.upstream.placements import Placement
 from gateway.upstream.tokens import WorkspaceTokens
+from kube.authorization.leastrole import ROLES, WorkspaceRoles
+from kube.authorization.rbac import Rule
+from kube.quota.quantities import Quantity
+from kube.quota.tenantquotas import TenantQuota
+from kube.requests.status import ServiceUnavailable
 from tests.effort import effort
+from tests.gateway.loopturns import Decodings, LoopTurns
 from tests.gateway.upstream.asking import upstream_of
 from tests.gateway.upstream.rawcluster import Visit, ok
 
@@ -64,6 +75,101 @@ async def test_every_page_of_a_list_is_asked_with_the_same_credential(token: str
     assert shown == [f"Bearer {token}".encode()] * 3
 
 
+async def test_a_page_is_no_longer_than_it_is_asked_for() -> None:
+    """What is nearly nothing costs a cluster nothing, and whoever looks at each as much as any other."""
+
+    async def behave(visit: Visit) -> None:
+        await visit.request()
+        body = {"metadata": {"resourceVersion": "9"}, "items": [binding(number) for number in range(501)]}
+        await visit.say(ok(json.dumps(body).encode()))
+
+    with pytest.raises(BadGateway, match="501 objects where 500 are asked for"):
+        await read(behave, lambda clusters: reading.read_list(clusters, "prod", PATH))
+
+
+async def test_a_long_answer_is_taken_apart_beside_the_loop() -> None:
+    async def behave(visit: Visit) -> None:
+        await visit.request()
+        body = {"metadata": {"resourceVersion": "9"}, "items": [binding(number) for number in range(500)]}
+        body["items"][0]["data"] = "x" * LARGE
+        await visit.say(ok(json.dumps(body).encode()))
+
+    decodings = Decodings()
+    with decodings.counting():
+        items, _ = await read(behave, lambda clusters: reading.read_list(clusters, "prod", PATH))
+    assert (len(items), decodings.most) == (500, 0)
+
+
+class Looks(LoopTurns):
+    """Counts the objects that are looked at in one turn."""
+
+    total = 0
+
+    def _count(self, frame: FrameType, event: str, called: object) -> None:
+        super()._count(frame, event, called)
+        if event == "call" and frame.f_code.co_name in ("binding_from", "role_from", "counted", "hosts_of"):
+            self._steps += 1
+            self.total += 1
+
+    def _counts(self, event: str, called: object) -> bool:
+        return False
+
+
+async def pages(visit: Visit) -> None:
+    """Four full pages of whatever is asked for."""
+    while True:
+        line, _, _ = await visit.request()
+        query = parse_qs(urlsplit(line.split()[1].decode()).query)
+        first = int(query.get("continue", ["0"])[0])
+        more = {"continue": str(first + 500)} if first < 1500 else {}
+        items = [{**binding(first + number), "roleRef": {"kind": "Role", "name": "r"}} for number in range(500)]
+        await visit.say(ok(json.dumps({"metadata": {"resourceVersion": "9", **more}, "items": items}).encode()))
+
+
+async def bindings(clusters: Any) -> None:
+    async def enough(_: object) -> None:
+        raise ServiceUnavailable("what follows is not asked")
+
+    with pytest.raises(ServiceUnavailable, match="not asked"):
+        await PlacedRights(SimpleNamespace(list=enough), clusters, "")._once("prod")  # type: ignore[arg-type]
+
+
+async def usages(clusters: Any) -> None:
+    quota = TenantQuota(tenant="acme", hard={"pods": Quantity(0)})
+    controller = PlacedUsageController(None, None, clusters, clusters.tokens, "")  # type: ignore[arg-type]
+    assert len(await controller._found(WEB, quota)) == 2000
+
+
+async def host_names(clusters: Any) -> None:
+    async def placed(_: str) -> list[Placement]:
+        return [WEB]
+
+    placements = SimpleNamespace(all_in_space=placed)
+    assert await IngressReader(placements, clusters, clusters.tokens)._found("root:acme") == {""}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("look", [bindings, usages, host_names])
+async def test_others_have_their_turns_however_many_objects_are_looked_at(
+    look: Callable[[Any], Awaitable[None]],
+) -> None:
+    tokens = WorkspaceTokens(lambda *_: ClusterToken("t", None, datetime.now(UTC) + timedelta(hours=1)))
+    rules = dict.fromkeys(ROLES, (Rule(("*",), groups=("*",), resources=("*",)),))
+
+    async def roles(_: str) -> WorkspaceRoles:
+        return WorkspaceRoles.of(rules, {f"tenantry-{role}": role for role in ROLES})
+
+    looks = Looks()
+
+    async def ask(clusters: Any) -> None:
+        clusters.roles, clusters.tokens = roles, tokens
+        with looks.counting():
+            await look(clusters)
+
+    await read(pages, ask)
+    assert looks.total >= 2000
+    assert looks.most <= STEPS
+
+
 async def test_a_watch_brings_no_more_than_a_list_may(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names cost a cluster nothing: whoever keeps what they stand for lists anew."""
     monkeypatch.setattr(answers, "VALUES_MAX", 2000)
@@ -96,14 +202,13 @@ async def pieces_of(text: bytes, sizes: list[int]) -> AsyncIterator[bytes]:
 
 
 class Said:
-    """What says something, and how many turns were waited for."""
+    """What says something, to whoever may take all of it apart at once."""
 
     def __init__(self, chunks: AsyncIterator[bytes]) -> None:
         self.chunks = chunks
-        self.turns = 0
 
-    async def turn(self) -> None:
-        self.turns += 1
+    async def work(self, size: int) -> None:
+        pass
 
 
 def lines_of(chunks: AsyncIterator[bytes]) -> list[bytes]:

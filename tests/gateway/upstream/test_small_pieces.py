@@ -20,7 +20,7 @@ from uvicorn.server import ServerState
 
 from gateway.http.clienttls import ClientSession, _ClientEnd
 from gateway.http.handshakes import Trust
-from gateway.http.lanes import STEPS, Lane
+from gateway.http.lanes import BYTES, STEPS, Lane
 from gateway.http.protocol import GatewayProtocol
 from gateway.http.requestresponse import RequestResponseCycle
 from gateway.http.tlsconnection import TlsConnection
@@ -296,6 +296,9 @@ class Source:
         self.waited += 1
         await self.lane.turn()
 
+    async def work(self, size: int) -> None:
+        await self.lane.work(size)
+
     async def write(self, data: bytes) -> None:
         pass
 
@@ -317,6 +320,53 @@ def frames(size: int, masked: bool = False) -> bytes:
 def lines(size: int) -> bytes:
     one = b"x" * (size - 1) + b"\n"
     return one * (WIRE // len(one) + 1)
+
+
+async def test_what_one_cluster_says_to_many_is_taken_apart_in_its_share_of_a_turn() -> None:
+    """Of whatever type and length, however many listen: short lines are many, and of long ones few are looked at together."""
+    sizes, listeners = (2, 200, 20_000, 60_000), 16
+    lane, now, most, turns = Lane(), 0, 0, 0
+
+    async def tick() -> None:
+        nonlocal now, most, turns
+        while True:
+            await asyncio.sleep(0)
+            most, now, turns = max(most, now), 0, turns + 1
+
+    async def listen(size: int) -> int:
+        nonlocal now
+        source, taken = Source(lines(size)), 0
+        source.lane = lane
+        async for line in answers.lines(source, "prod"):
+            now += len(line)
+            taken += len(line)
+        return taken
+
+    other = asyncio.ensure_future(tick())
+    taken = await asyncio.gather(*(listen(size) for size in sizes for _ in range(listeners // len(sizes))))
+    other.cancel()
+    assert most <= BYTES + max(sizes)
+    assert turns >= sum(taken) // BYTES - 1
+
+
+async def test_who_gives_up_waiting_for_a_turn_for_much_keeps_nobody_waiting_for_it() -> None:
+    lane, turns = Lane(), 0
+    waiting = [asyncio.ensure_future(lane.work(1000 * BYTES)) for _ in range(50)]
+    await asyncio.sleep(0)
+    for task in waiting:
+        task.cancel()
+    await asyncio.wait(waiting)
+
+    async def tick() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    other = asyncio.ensure_future(tick())
+    await lane.work(BYTES)
+    other.cancel()
+    assert turns < 100
 
 
 async def read_lines(size: int) -> int:
