@@ -9,8 +9,8 @@ from access.credentials import credentials_expire as expire
 from access.credentials.logins import logins_sweep
 from access.credentials.warnings import credentials_announce
 from access.retention import ended_rows_forget
-from access.usagesampling import usage_forget
-from access.usagesampling import usage_sample as sample
+from tenants.usagesampling import usage_forget
+from tenants.usagesampling import usage_sample as sample
 
 
 @shared_task(name="access.credentials_expire", ignore_result=True)

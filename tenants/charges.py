@@ -72,8 +72,7 @@ def bills_all(month: datetime) -> Iterator[Bill]:
 
 def bill_of_tenant(tenant: Tenant, month: datetime) -> Bill:
     """A tenant's own bill: from its beginning on."""
-    began = tenant.created_at.replace(minute=0, second=0, microsecond=0)
-    return _bills([tenant.name], month, max(month, began))[0]
+    return _bills([tenant.name], month, max(month, tenant.created_at))[0]
 
 
 def _next(month: datetime) -> datetime:

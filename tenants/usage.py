@@ -39,8 +39,8 @@ def usage_hours(
 
     Of all its workspaces too, or of one ``namespace``; an empty one is the tenant as a whole. Oldest first.
     """
-    began = tenant.created_at.replace(minute=0, second=0, microsecond=0)
-    rows = UsageHour.objects.filter(tenant=tenant.name, hour__gte=max(began, since) if since else began)
+    since = max(tenant.created_at, since) if since else tenant.created_at
+    rows = UsageHour.objects.filter(tenant=tenant.name, hour__gte=since)
     if until is not None:
         rows = rows.filter(hour__lt=until)
     if namespace is not None:
@@ -117,6 +117,21 @@ def table_of(rows: Iterable[UsageHour]) -> Iterator[list[Any]]:
         yield [row.tenant, row.namespace, f"{row.hour:%Y-%m-%dT%H:%M:%SZ}", *measures, *quota]
 
 
+def hour_counted_last() -> datetime | None:
+    """The hour that was counted last for those who live; who has ended since may have been counted beyond it."""
+    with connection.cursor() as cursor:
+        cursor.execute(_LAST)
+        row = cursor.fetchone()
+    return row[0] if row else None
+
+
+# A first hour bears the moment at which its tenant began, and what is from before that another tenant's.
+_LAST: Final = """
+SELECT date_trunc('hour', u.hour, 'UTC') FROM usage_hours u JOIN tenants t ON t.name = u.tenant AND t.created_at <= u.hour
+ORDER BY u.hour DESC LIMIT 1
+"""
+
+
 def quotas_nearly_full(share: float, *, limit: int) -> list[tuple[str, str, float]]:
     """Tenants that use more than ``share`` of a name of their quota, the fullest first: tenant, name, what part of it.
 
@@ -127,14 +142,14 @@ def quotas_nearly_full(share: float, *, limit: int) -> list[tuple[str, str, floa
         return [(tenant, name, float(part)) for tenant, name, part in cursor.fetchall()]
 
 
-_NEARLY_FULL: Final = """
+_NEARLY_FULL: Final = f"""
 SELECT u.tenant, q.name, (u.used ->> q.name)::numeric / q.hard::numeric AS part
-FROM usage_hours u JOIN tenants t ON t.name = u.tenant AND t.state = 'active' AND t.created_at < u.hour + interval '1 hour'
+FROM usage_hours u JOIN tenants t ON t.name = u.tenant AND t.state = 'active' AND t.created_at <= u.hour
 CROSS JOIN LATERAL jsonb_each_text(u.hard) AS q(name, hard)
-WHERE u.hour = (SELECT max(hour) FROM usage_hours) AND u.namespace = '' AND usage_fullest(u.used, u.hard) > %(share)s
+WHERE u.hour >= ({_LAST}) AND u.hour < ({_LAST}) + interval '1 hour' AND u.namespace = '' AND usage_fullest(u.used, u.hard) > %(share)s
   AND u.used ? q.name AND q.hard::numeric > 0 AND (u.used ->> q.name)::numeric > q.hard::numeric * %(share)s
 ORDER BY part DESC, u.tenant, q.name LIMIT %(limit)s
-"""
+"""  # noqa: S608 # of this module
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +182,14 @@ def quota_shares(
 
 
 # From tenant to tenant in the order of their primary key: no more are read than a page is made of.
-_SHARES: Final = """
+_SHARES: Final = f"""
 SELECT t.name, q.name, (u.used ->> q.name)::numeric AS used, q.hard::numeric AS hard
-FROM tenants t JOIN usage_hours u ON u.tenant = t.name AND u.namespace = '' AND u.hour = (SELECT max(hour) FROM usage_hours)
+FROM tenants t JOIN usage_hours u ON u.tenant = t.name AND u.namespace = '' AND u.hour >= t.created_at
+  AND u.hour >= ({_LAST}) AND u.hour < ({_LAST}) + interval '1 hour'
 CROSS JOIN LATERAL jsonb_each_text(u.hard) AS q(name, hard)
-WHERE t.state = 'active' AND t.created_at < u.hour + interval '1 hour' AND t.name >= %(tenant)s
+WHERE t.state = 'active' AND t.name >= %(tenant)s
   AND (t.name, q.name) > (%(tenant)s, %(name)s) AND u.used ? q.name AND q.hard::numeric > 0
   AND (%(above)s::numeric IS NULL OR (u.used ->> q.name)::numeric > q.hard::numeric * %(above)s::numeric)
   AND (%(below)s::numeric IS NULL OR (u.used ->> q.name)::numeric < q.hard::numeric * %(below)s::numeric)
 ORDER BY t.name, q.name LIMIT %(limit)s
-"""
+"""  # noqa: S608 # of this module

@@ -407,14 +407,14 @@ class TenantUsage(Endpoint):
 
     @extend_schema(operation_id="getUsage", summary="Read a tenant's usage", responses={200: UsageSerializer})
     def get(self, request: Request, name: str) -> Response:
-        """Of the last 24 hours."""
+        """Of the last 24 hours, or since its beginning."""
         found = _visible(request, name)
         return Response(UsageSerializer(_usage(api_actor(request), found)).data)
 
 
 def _usage(actor: Actor, tenant: Tenant) -> dict[str, int]:
     numbers = selectors.overview_of(actor, tenant=tenant.name)
-    since = timezone.now() - timedelta(hours=24)
+    since = max(timezone.now() - timedelta(hours=24), tenant.created_at)
     requests = ApiRequest.objects.filter(tenant=tenant.name, created_at__gte=since).aggregate(
         all=Sum("count"), refused=Sum("count", filter=Q(allowed=False))
     )

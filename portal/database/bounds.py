@@ -108,7 +108,7 @@ BOUNDS: Final[Mapping[str, Bound]] = {
     ),
     "recording_chunks": Bound(By.WITH, "`RECORDING_MAX_MIB` a recording", "portal.settings.RECORDING_MAX_MIB"),
     "usage_hours": Bound(
-        By.AGE, "one an hour for each tenant and namespace, for a year", "access.usagesampling.usage_forget"
+        By.AGE, "one an hour for each tenant and namespace, for a year", "tenants.usagesampling.usage_forget"
     ),
     "usage_prices": _OPERATORS,
     "past_prices": _OPERATORS,

@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy as _
 class UsageHour(models.Model):
     """One hour of a tenant, or with ``namespace`` of a workspace; it outlives both.
 
+    A tenant's first ``hour`` is the moment at which it began: what bore its name earlier in that hour has another row.
     ``requests``, ``refused`` and ``credentials`` happened within the hour. The others are as they were at its end, empty
     for an hour that was counted later; ``objects_placed`` are those on clusters that a quota counts. ``used`` and ``hard`` are
     the quota's, as numbers: cores, bytes, pieces.

@@ -17,6 +17,7 @@ from tenants.reconciler import closing
 from tenants.reconciler.provisioning import show
 from tenants.reconciler.suspension import GRACE_SECONDS
 from tenants.suspensions import lock_clear
+from tenants.usagesampling import usage_conclude
 
 
 def perform(lease: OperationLease) -> None:
@@ -109,6 +110,7 @@ def _tenant_end(name: str) -> None:
     tenant = Tenant.objects.select_for_update().filter(name=name, state=TenantState.TERMINATING).first()
     if tenant is None:
         return
+    usage_conclude(name, now=timezone.now())
     # Audit entries name what they tell of by value and stay.
     Workspace.objects.filter(tenant=tenant).delete()
     for lock in Lock.objects.filter(space=tenant.cluster_path):

@@ -6,25 +6,32 @@ import csv
 import io
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from itertools import groupby
 from typing import Any
 from uuid import uuid4
 
 import pytest
+import time_machine
 from django.db import connection
 from django.urls import reverse
 from django.utils import timezone
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from access.usagesampling import KEPT, usage_forget, usage_sample
+from kube.quota.charges import Price
 from store import synchronous
 from store.types import Create, Key, Update
-from tenants.models import StreamCount, Tenant, UsageHour, User
+from tenants.models import Phase, Status, StreamCount, Tenant, UsageHour, User, Workspace
 from tenants.quotas import tenant_quota_key
-from tenants.usage import MEASURES, openmetrics_lines
+from tenants.reconciler.deletion import tenants_end
+from tenants.services import prices_change
+from tenants.services.tenants import tenant_create, tenant_delete
+from tenants.usage import MEASURES, openmetrics_lines, quotas_nearly_full
+from tenants.usagesampling import KEPT, usage_forget, usage_sample
 from tests import factories
 from tests.portal.conftest import House, signed_in
 from tests.portal.test_api import bearer, send
+from tests.tenants.conftest import OPERATOR
 
 NOW = timezone.now().astimezone(UTC).replace(minute=20, second=0, microsecond=0)
 HOUR = NOW.replace(minute=0) - timedelta(hours=1)
@@ -32,8 +39,8 @@ HOUR = NOW.replace(minute=0) - timedelta(hours=1)
 
 
 @pytest.fixture(autouse=True)
-def older(acme: House) -> None:
-    """The tenant has been there for long."""
+def older(acme: House, globex: House) -> None:
+    """The tenants have been there for long."""
     Tenant.objects.update(created_at=NOW - timedelta(days=400))
 
 
@@ -239,3 +246,82 @@ def test_a_year_is_kept(acme: House) -> None:
     assert usage_forget(now=NOW) == 2
     assert usage_forget(now=NOW) == 0
     assert sorted(UsageHour.objects.values_list("hour", flat=True)) == moments[2:]
+
+
+def minutes(number: int) -> datetime:
+    return HOUR + timedelta(minutes=number)
+
+
+def ended(name: str, *, at: datetime) -> None:
+    """The tenant's last workspace is gone, and the worker ends it."""
+    Workspace.objects.filter(tenant_id=name).update(status=Status.DELETED, phase=Phase.DELETED)
+    with time_machine.travel(at, tick=False):
+        tenant_delete(actor=OPERATOR, name=name)
+        assert tenants_end() == 1
+
+
+def test_a_namesake_reads_and_pays_its_own_alone_within_the_hour_in_which_the_name_changed_hands(
+    acme: House, operator: User
+) -> None:
+    """Three customers bear a name in one hour: each is counted from its beginning on, and to its end."""
+    prices_change(actor=OPERATOR, prices=[Price("requests", Decimal(1), 1)], now=HOUR.replace(day=1))
+    people = [factories.user(f"owner-{number}@initech.test") for number in range(3)]
+    for number, owner in enumerate(people):
+        with time_machine.travel(minutes(1 + 20 * number), tick=False):
+            tenant_create(actor=OPERATOR, name="initech", owner=owner)
+        factories.api_request("initech", created_at=minutes(5 + 20 * number), count=10**number, allowed=number > 0)
+        if number < 2:
+            ended("initech", at=minutes(18 + 20 * number))
+    assert usage_sample(now=NOW) == [HOUR]
+    reader = signed_in(people[2])
+    told = reader.get("/api/v1/tenants/initech/usage/").json()
+    assert (told["requests"], told["refused"]) == (100, 0)
+    since = f"{HOUR - timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}"
+    hours = reader.get(f"/api/v1/tenants/initech/usage/hours?since={since}").json()["results"]
+    assert [row["requests"] for row in hours] == [100]
+    month = f"{HOUR:%Y-%m}"
+    assert reader.get(f"/api/v1/tenants/initech/charges?month={month}").json()["total"] == "100.00"
+    # Whoever bore the name, it is one bill for operators, and nobody used anything for nothing.
+    bills = signed_in(operator).get(f"/api/v1/charges/?month={month}").json()["results"]
+    assert [bill["total"] for bill in bills if bill["tenant"] == "initech"] == ["111.00"]
+    assert [row.requests for row in UsageHour.objects.filter(tenant="initech").order_by("hour")] == [1, 10, 100]
+
+
+def test_who_ends_is_counted_to_the_end_however_long_the_workers_were_away(acme: House, globex: House) -> None:
+    usage_sample(now=NOW - timedelta(hours=4))
+    for back in range(4):
+        asked("x", at=HOUR - timedelta(hours=back), allowed=True, code=200, count=10**back)
+    asked("x", at=NOW.replace(minute=0) - timedelta(minutes=20), allowed=True, code=200, count=70_000)
+    factories.credential(acme.workspace, acme.editor, issued_at=minutes(61))
+    ended("acme", at=NOW)
+    last = NOW.replace(minute=0)
+    rows = dict(UsageHour.objects.filter(tenant="acme", namespace="").values_list("hour", "requests"))
+    assert rows == {
+        HOUR - timedelta(hours=4): 0,
+        HOUR - timedelta(hours=3): 1000,
+        HOUR - timedelta(hours=2): 100,
+        HOUR - timedelta(hours=1): 10,
+        HOUR: 1,
+        last: 70_000,
+    }
+    assert hour_of(at=last).credentials == 1
+    # For the others those hours are not counted by that.
+    quota_used(99)
+    assert usage_sample(now=NOW + timedelta(hours=1)) == [HOUR - timedelta(hours=each) for each in (3, 2, 1, 0, -1)]
+    assert UsageHour.objects.filter(tenant="globex", namespace="").count() == 6
+
+
+def test_a_beginning_or_an_end_within_the_hour_hides_nobodys_full_quota(acme: House) -> None:
+    """The hour that was counted last is that of those who live, whoever began or ended since."""
+    quota_used(99)
+    usage_sample(now=NOW)
+    full = [("acme", "pods", 0.99)]
+    assert quotas_nearly_full(0.9, limit=9) == full
+    with time_machine.travel(NOW, tick=False):
+        tenant_create(actor=OPERATOR, name="initech", owner=factories.user("owner@initech.test"))
+    ended("initech", at=NOW + timedelta(minutes=10))
+    assert quotas_nearly_full(0.9, limit=9) == full
+    with time_machine.travel(NOW + timedelta(minutes=20), tick=False):
+        tenant_create(actor=OPERATOR, name="initech", owner=factories.user("second@initech.test"))
+    usage_sample(now=NOW + timedelta(hours=1))
+    assert quotas_nearly_full(0.9, limit=9) == full

@@ -5,7 +5,9 @@
 2. An hour is due some minutes after its end, when the API servers have written their requests.
 3. Hours that nobody has counted, for the workers were away, are counted later, for a day back: what happened in them is
    known still, what was there then is not.
-4. What is too old is deleted in slices, so that nobody waits for it.
+4. A name is not a tenant: one is counted from its beginning on, and its first hour bears that moment. When it ends, what
+   happened since the last hour is counted at once, for nobody can tell later.
+5. What is too old is deleted in slices, so that nobody waits for it.
 """
 
 from __future__ import annotations
@@ -16,14 +18,14 @@ from typing import Any, Final
 
 import orjson
 from django.db import connection, transaction
-from django.db.models import Max
 
 from kube.quota.podresources import amounts
 from kube.quota.quantities import InvalidQuantity
 from kube.quota.tenantquotas import PLACED_USAGES, TENANT_QUOTAS
 from kube.requests.logicalclusters import tenant_of
 from store.models import StoredObject
-from tenants.models import LIVING, UsageHour
+from tenants.models import LIVING
+from tenants.usage import hour_counted_last
 
 KEPT: Final = timedelta(days=366)
 _HOUR: Final = timedelta(hours=1)
@@ -36,16 +38,20 @@ _SLICES: Final = 100
 _NANO: Final = 10**9
 
 _COUNT: Final = """
-WITH targets AS (
-  SELECT name AS tenant, '' AS namespace FROM tenants WHERE name <> 'system'
-  UNION SELECT tenant_id, k8s_namespace FROM workspaces WHERE k8s_namespace <> '' AND status <> 'deleted'
+WITH those AS (
+  SELECT name AS tenant, greatest(created_at, %(since)s) AS hour FROM tenants
+  WHERE name <> 'system' AND created_at < %(until)s AND (%(only)s = '' OR name = %(only)s)
+), targets AS (
+  SELECT tenant, '' AS namespace, hour FROM those
+  UNION SELECT tenant, k8s_namespace, hour FROM those JOIN workspaces ON tenant_id = tenant
+  WHERE k8s_namespace <> '' AND status <> 'deleted'
 ), asked AS (
   SELECT tenant, coalesce(namespace, '') AS namespace, sum(count) AS requests,
     sum(count) FILTER (WHERE NOT allowed) AS refused
   FROM (
     SELECT tenant, count, allowed, CASE WHEN space = 'root:' || tenant THEN substring(path from '/namespaces/([^/]+)') END
       AS namespace
-    FROM api_requests WHERE created_at >= %(since)s AND created_at < %(until)s
+    FROM those JOIN api_requests USING (tenant) WHERE created_at >= hour AND created_at >= %(since)s AND created_at < %(until)s
   ) AS each GROUP BY GROUPING SETS ((tenant), (tenant, namespace)) HAVING grouping(namespace) = 1 OR namespace <> ''
 ), issued AS (
   SELECT c.tenant_id AS tenant, coalesce(w.k8s_namespace, '') AS namespace, count(*) AS credentials
@@ -72,7 +78,7 @@ WITH targets AS (
 )
 INSERT INTO usage_hours
   (tenant, namespace, hour, requests, refused, credentials, objects_stored, objects_placed, bytes_stored, streams, used, hard)
-SELECT tenant, namespace, %(since)s, coalesce(requests, 0), coalesce(refused, 0), coalesce(credentials, 0),
+SELECT tenant, namespace, hour, coalesce(requests, 0), coalesce(refused, 0), coalesce(credentials, 0),
   CASE WHEN %(now)s THEN coalesce(kept.objects, 0) END, CASE WHEN %(now)s THEN coalesce(elsewhere, 0) END,
   CASE WHEN %(now)s THEN coalesce(bytes, 0) END,
   CASE WHEN %(now)s THEN coalesce(streams, 0) END, coalesce(used, '{}'), coalesce(hard, '{}')
@@ -92,20 +98,37 @@ DELETE FROM usage_hours WHERE id IN (SELECT id FROM usage_hours WHERE hour < %s 
 
 def usage_sample(*, now: datetime) -> list[datetime]:
     """Write every hour that is due and not written; the hours that were due, oldest first."""
-    last = (now.astimezone(UTC) - _SETTLED).replace(minute=0, second=0, microsecond=0) - _HOUR
-    written = UsageHour.objects.aggregate(last=Max("hour"))["last"]
-    first = last if written is None else max(written + _HOUR, last - _CAUGHT_UP)
-    due = [first + number * _HOUR for number in range(int((last - first) / _HOUR) + 1)]
+    last = _beginning(now - _SETTLED) - _HOUR
+    due = _open_hours(last)
     for hour in due:
         _write(hour, now, is_last=hour == last)
     return due
 
 
-def _write(hour: datetime, now: datetime, *, is_last: bool) -> None:
+def usage_conclude(tenant: str, *, now: datetime) -> None:
+    """Write the hours of a tenant that ends, up to this moment; within the transaction in which its rows go."""
+    for hour in _open_hours(_beginning(now)):
+        _write(hour, now, only=tenant)
+
+
+def _beginning(moment: datetime) -> datetime:
+    return moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+
+
+def _open_hours(last: datetime) -> list[datetime]:
+    """The hours that nobody has counted, up to this one."""
+    counted = hour_counted_last()
+    first = last if counted is None else max(counted + _HOUR, last - _CAUGHT_UP)
+    return [first + number * _HOUR for number in range(int((last - first) / _HOUR) + 1)]
+
+
+def _write(hour: datetime, now: datetime, *, is_last: bool = False, only: str = "") -> None:
+    """All tenants, or only this one."""
     quotas = orjson.dumps(list(_quotas())).decode() if is_last else "[]"
     values: dict[str, Any] = {
         "since": hour,
         "until": hour + _HOUR,
+        "only": only,
         "now": is_last,
         "living": now - LIVING,
         "quotas": quotas,
