@@ -17,7 +17,13 @@ ListKey = tuple[str, str, str]
 OVERHEAD_BYTES = 500
 """What an object costs in memory besides its data: key, strings, dictionary and order entries."""
 
+EMPTY_BYTES = 1_000
+"""What a cache costs without any object: nobody needs a right to have one of a space that is not there loaded."""
+
 _LAST = "\U0010ffff"
+
+_NOTHING = FullListing()
+"""Of any namespace without objects: whoever asks may name as many as there are names."""
 
 
 class ResourceCache:
@@ -29,7 +35,7 @@ class ResourceCache:
         self.items: dict[ListKey, Stored] = {list_key_of(stored): stored for stored in objects}
         self._order: list[ListKey] = sorted(self.items)
         self._listings: dict[str | None, FullListing] = {}
-        self.bytes = sum(map(_weight, self.items.values()))
+        self.bytes = EMPTY_BYTES + sum(map(_weight, self.items.values()))
         self.used = 0.0
         self.changed = changed
         """Since this revision nothing has."""
@@ -67,6 +73,8 @@ class ResourceCache:
             start, stop, cached = 0, len(order), None
         if after is not None:
             start = min(max(start, bisect_right(order, after)), stop)
+        if start == stop:
+            return _NOTHING, 0
         if after is None and (not limit or limit >= stop - start):
             whole = self._listings.get(cached)
             if whole is None:

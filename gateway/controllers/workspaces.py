@@ -95,10 +95,13 @@ class WorkspaceController:
         self._room = room
         self._conninfo = conninfo
         self._url = url
+        self._leads = False
         self._queue = FairQueue(self._reconcile_safely)
 
     def on_events(self, events: Sequence[Event]) -> None:
-        """Note what has changed; called by the store with every batch of its log."""
+        """Note what has changed, while this process leads: whoever does so later looks at all that there is then."""
+        if not self._leads:
+            return
         for event in events:
             key = event.key
             if (key[1:3] == WORKSPACES or key[:3] == _TENANTS) and event.type is not EventType.DELETED:
@@ -115,8 +118,13 @@ class WorkspaceController:
         await lead(self._conninfo, LEADER_LOCK, "tenantry-workspaces", self._lead)
 
     async def _lead(self, check_leadership: CheckLeadership) -> None:
-        await self._enqueue_existing()
-        await self._queue.run(check_leadership, every=_IDLE_SECONDS)
+        self._leads = True
+        try:
+            await self._enqueue_existing()
+            await self._queue.run(check_leadership, every=_IDLE_SECONDS)
+        finally:
+            self._leads = False
+            self._queue.clear()
 
     async def _enqueue_existing(self) -> None:
         """Note what an earlier worker left, and tenants from before their spaces had a logical cluster."""

@@ -163,9 +163,7 @@ def build_admission(
         await ensure(cluster)
         return sorted({(*r.storage_key, r.place[1]) for r in catalogs.of(cluster) if r.persistent})
 
-    quotas = ResourceQuota(
-        store, namespaced, lambda space, namespace, wanted: locks.line_up(space, namespace, wanted=wanted)
-    )
+    quotas = ResourceQuota(store, namespaced, locks.line_up)
     rules = configured.tenant_quota.rules
     tenant_quotas = TenantQuotaAdmission(store, served, rules, locks.line_up_tenant)
     placed_quotas = PlacedQuotas(store, rules, namespace_quotas, tenant_quotas.count, turns=locks.of_tenant_quota)

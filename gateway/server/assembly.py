@@ -189,6 +189,7 @@ async def build_runtime(
         # What decides is kept right before open streams are looked at again.
         store.subscribe(authorization.on_events, lost=authorization.forget, resources=authorization.resources)
         store.subscribe(admission.on_events, lost=admission.forget, resources=admission.resources)
+        store.subscribe(write_locks.on_events, lost=write_locks.forget, resources=write_locks.resources)
         store.subscribe(consumers.on_events, lost=consumers.forget, resources=consumers.resources)
         store.subscribe(cluster_namespaces.on_events, lost=cluster_namespaces.forget, resources=[NAMESPACES])
         store.subscribe(tenant_limits.on_events, lost=tenant_limits.forget, resources=LIMITING)

@@ -38,7 +38,7 @@ class ResourceQuota(NoopPlugin):
 
     name = "ResourceQuota"
 
-    def __init__(self, store: Store, resources: Resources, line_up: Callable[[str, str, bool], None]) -> None:
+    def __init__(self, store: Store, resources: Resources, line_up: Callable[[str, str], None]) -> None:
         self._store = store
         self._resources = resources
         self._line_up = line_up
@@ -51,7 +51,6 @@ class ResourceQuota(NoopPlugin):
             return
         if attributes.subresource == "status" and not attributes.principal.is_system:
             body["status"] = (attributes.old or {}).get("status") or {}
-        self._line_up(attributes.cluster, attributes.namespace, True)
         try:
             quota = usage.read_quota(body)
             now = datetime.fromtimestamp(attributes.now, UTC)
@@ -76,7 +75,7 @@ class ResourceQuota(NoopPlugin):
         listing = await self._store.list(place, cached=True)
         if not listing.items:
             return ()
-        self._line_up(attributes.cluster, attributes.namespace, True)
+        self._line_up(attributes.cluster, attributes.namespace)
         operations: list[Operation] = []
         for stored in listing.items:
             if stored.key.name == own:

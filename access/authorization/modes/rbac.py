@@ -55,8 +55,8 @@ class PolicyCache:
         self._loads: dict[str, asyncio.Task[PolicyIndex]] = {}
         self._touched: set[str] = set()
         self._tenant_labels: dict[str, tuple[tuple[str, str], ...]] = {}
-        self._lenders: dict[str, set[str]] = {}
-        """The logical clusters whose bindings name a tenant of elsewhere, by its name."""
+        self._named: dict[str, set[str]] = {}
+        """The tenants of elsewhere that bindings of compiled logical clusters name, by the logical cluster."""
         self._around: dict[str, Policies] = {}
         self.cached_policies_for: Final = self._around.get
         """``policies_for`` for a logical cluster in use, without waiting; ``None`` for one that is not compiled."""
@@ -133,8 +133,8 @@ class PolicyCache:
                 self._tenant_labels.pop(key.name, None)
                 # Whom its name lets in depends on whose it is.
                 self._touched.update(self._loads)
-                for cluster in self._lenders.pop(key.name, ()):
-                    self._indexes.pop(cluster, None)
+                for cluster in [cluster for cluster, named in self._named.items() if key.name in named]:
+                    self._drop(cluster)
                     self._forget_around(cluster)
                 self._forget_around(ROOT)
 
@@ -142,11 +142,15 @@ class PolicyCache:
         """Compile everything anew: the log does not continue where this process stopped."""
         self._touched.update(self._loads)
         self._indexes.clear()
-        self._lenders.clear()
+        self._named.clear()
         self._tenant_labels.clear()
         self._held.clear()
         self._held_in.clear()
         self._forget_around(ROOT)
+
+    def _drop(self, cluster: str) -> None:
+        self._indexes.pop(cluster, None)
+        self._named.pop(cluster, None)
 
     def _forget_around(self, cluster: str) -> None:
         """What is compiled around a cluster is void; the system space is part of what is around every other."""
@@ -170,7 +174,7 @@ class PolicyCache:
         gone = event.type is EventType.DELETED
         if key.resource in _BINDINGS and not gone and tenants_named(orjson.loads(event.data), key.space):
             # Who is meant by them is to be looked up: with the next question.
-            del self._indexes[key.space]
+            self._drop(key.space)
             return
         if key.resource in _ROLES:
             index = (
@@ -192,6 +196,7 @@ class PolicyCache:
         # from here ``_apply`` keeps it right, event by event, in the order of the log.
         while True:
             self._touched.discard(cluster)
+            self._named.pop(cluster, None)
             roles = await self._read(cluster, _ROLES, lambda body: role_from(body, scoped=cluster == ROOT))
             bindings = [await self._binding(cluster, body) for body in await self._read(cluster, _BINDINGS, dict)]
             if cluster not in self._touched:
@@ -199,7 +204,7 @@ class PolicyCache:
         index = PolicyIndex.build(roles=roles, bindings=bindings, bootstrap=bootstrappolicy.INDEX)
         self._indexes[cluster] = index
         while len(self._indexes) > self.spaces_max:
-            self._indexes.popitem(last=False)
+            self._drop(next(iter(self._indexes)))
         return index
 
     async def _binding(self, cluster: str, body: Mapping[str, Any]) -> Binding:
@@ -207,7 +212,7 @@ class PolicyCache:
         binding = binding_from(body)
         strangers = set()
         for tenant in tenants_named(body, cluster):
-            self._lenders.setdefault(tenant, set()).add(cluster)
+            self._named.setdefault(cluster, set()).add(tenant)
             stored = await self._store.get(Key(ROOT, "", "tenants", "", tenant), cached=True)
             if not refers_to(body, tenant, orjson.loads(stored.data)["metadata"]["uid"] if stored else None):
                 strangers.add(tenant)

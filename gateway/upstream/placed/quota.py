@@ -177,6 +177,7 @@ class PlacedUsageController:
         self._clusters = clusters
         self._tokens = tokens
         self._conninfo = database_url
+        self._leads = False
         self._told = asyncio.Event()
         self._soon: set[tuple[str, str]] = set()
         self._bounded: dict[str, tuple[frozenset[str], tuple[Scope, ...]]] = {}
@@ -189,7 +190,9 @@ class PlacedUsageController:
         """The namespaces that are due."""
 
     def on_events(self, events: Sequence[Event]) -> None:
-        """Note where something was written or placed, and whose quota counts something else than before."""
+        """Note where something was written or placed, and whose quota counts something else than before, while this leads."""
+        if not self._leads:
+            return
         for event in events:
             key = event.key
             if key[1:3] in _NOTED:
@@ -209,11 +212,15 @@ class PlacedUsageController:
         await lead(self._conninfo, LEADER_LOCK, "tenantry-placed-quota", self._lead)
 
     async def _lead(self, check_leadership: CheckLeadership) -> None:
+        self._leads = True
         try:
             while True:
                 await self._look(None)
                 await self._look_where_told(check_leadership)
         finally:
+            self._leads = False
+            self._soon.clear()
+            self._bounded.clear()
             await self._queues.stop()
 
     async def _look_where_told(self, check_leadership: CheckLeadership) -> None:
