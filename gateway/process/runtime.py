@@ -28,7 +28,6 @@ from gateway.process.fairexecutor import FairExecutor
 from gateway.process.heavyrequests import HeavyRequests
 from gateway.process.keyedlocks import KeyedLocks
 from gateway.process.metrics import Metrics
-from gateway.process.placethreads import PlaceThreads
 from gateway.process.siblings import Siblings
 from gateway.process.streams import OpenStreams
 from gateway.process.suspensions import SuspensionCache
@@ -48,6 +47,7 @@ from gateway.upstream.versions import MergedVersions
 from kube.requests.logicalclusters import ROOT
 from kube.requests.status import ServiceUnavailable
 from store.engine import Engine
+from store.placethreads import PlaceThreads
 from store.postgresql.connections import PATIENCE_SECONDS
 from store.turns import Turns
 from store.types import Event, EventType

@@ -28,11 +28,11 @@ from uuid import UUID
 
 from access.credentials.tokenrequests import ClusterToken
 from access.credentials.workspacetokens import NoAccess, workspace_token_issue
-from gateway.process.placethreads import PlaceThreads
 from gateway.upstream.availability import Availability
 from gateway.upstream.client import Cluster, Limits
 from gateway.upstream.placements import Placement
 from kube.requests.status import ServiceUnavailable, StatusError
+from store.placethreads import PlaceThreads
 from tenants.clusters.client import Place
 
 RENEW_SECONDS: Final = 600.0

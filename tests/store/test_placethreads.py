@@ -8,8 +8,8 @@ from threading import Event
 
 import pytest
 
-from gateway.process.placethreads import AT_ONCE, WAITING_MAX, PlaceThreads
 from kube.requests.status import TooManyRequests
+from store.placethreads import AT_ONCE, WAITING_MAX, PlaceThreads
 
 
 class Cluster:
