@@ -42,7 +42,6 @@ class Options:
     portal_token_key_file: Path | None = None
     authentication: AuthenticationOptions = field(default_factory=AuthenticationOptions)
     authorization: AuthorizationOptions = field(default_factory=AuthorizationOptions)
-    default_tenant: str = ""
     external_url: str = ""
     external_ca_file: Path | None = None
     workspace_depth: int = WORKSPACE_DEPTH

@@ -23,6 +23,7 @@ from access.httpclient import HttpClient, service_url, verifying, webhook_of_fil
 from access.reloading import UnusableFile
 from kube.authentication import authenticationconfig, portaltokens
 from kube.authentication.oidcclaims import ClaimRules
+from kube.requests.names import tenant_name
 from store.supervision import Supervised
 
 logger = logging.getLogger(__name__)
@@ -88,6 +89,10 @@ def build_authenticators(
     Raises ``UnusableOptions``.
     """
     with usable():
+        if problems := options.default_tenant and tenant_name(options.default_tenant):
+            raise UnusableOptions(
+                f"--default-tenant={options.default_tenant}: {'; '.join(problems)}; name a tenant for the users without one"
+            )
         providers = _providers(options)
         own = frozenset(provider.issuer for provider in providers)
         if service_account_issuer in own:
@@ -156,7 +161,11 @@ def _providers(options: AuthenticationOptions) -> list[OidcAuthenticator]:
     providers = [OidcAuthenticator(issuer, HttpClient(tls=tls)) for issuer, tls in oidc_issuers(options)]
     for provider in providers:
         if not provider.gives_tenants:
-            logger.warning("users of %s belong to no tenant: no tenant claim is configured", provider.issuer)
+            logger.warning(
+                "users of %s belong to %s: no tenant claim is configured",
+                provider.issuer,
+                f"the tenant {options.default_tenant}" if options.default_tenant else "no tenant",
+            )
     return providers
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from access.authentication.base import Authenticator, Credentials, Refused
-from kube.authentication.identity import Principal, without_virtual_groups
+from kube.authentication.identity import AUTHENTICATED, Principal, without_virtual_groups
 from kube.requests.status import Unauthorized
 from store.types import Unavailable
 
@@ -18,11 +18,19 @@ class AuthenticationChain:
     """Tries each authenticator; one that fails, or breaks, never stops the next."""
 
     def __init__(
-        self, authenticators: Sequence[Authenticator], *, not_before: Callable[[str], float] = lambda _tenant: 0.0
+        self,
+        authenticators: Sequence[Authenticator],
+        *,
+        not_before: Callable[[str], float] = lambda _tenant: 0.0,
+        default_tenant: str = "",
     ) -> None:
-        """``not_before`` says from which moment on (Unix seconds) credentials of a tenant count."""
+        """``not_before`` says from which moment on (Unix seconds) credentials of a tenant count.
+
+        ``default_tenant`` is the tenant of users whom no authenticator gives one (TS7); empty: they belong to none.
+        """
         self._authenticators = tuple(authenticators)
         self._not_before = not_before
+        self._default_tenant = default_tenant or None
 
     async def authenticate(self, credentials: Credentials, *, now: float) -> Principal:
         """Who asks. ``authenticator`` in the result names who knew.
@@ -43,19 +51,31 @@ class AuthenticationChain:
                 logger.exception("authenticator %s failed", authenticator.name)
                 refusals.append(f"{authenticator.name}: failed")
             else:
-                if principal is not None and self.counts(principal):
-                    # Without groups that no authenticator gives, whatever a file, a webhook or a certificate says.
-                    groups = without_virtual_groups(principal.groups)
-                    return principal if groups is principal.groups else replace(principal, groups=groups)
-                if principal is not None:
-                    refusals.append(
-                        f"{authenticator.name}: the credential is from before its tenant was opened or got its name"
-                    )
+                if principal is None:
+                    continue
+                principal = self._completed(principal)
+                if self.counts(principal):
+                    return principal
+                refusals.append(
+                    f"{authenticator.name}: the credential is from before its tenant was opened or got its name"
+                )
         if silent is not None:
             raise silent
         if refusals:
             logger.info("unable to authenticate the request: %s", "; ".join(refusals))
         raise Unauthorized
+
+    def _completed(self, principal: Principal) -> Principal:
+        """Without groups that no authenticator gives, whatever one says, and no user without a tenant where there is a default.
+
+        Strangers, and clusters that ask the webhooks, are no users: they are not in the group of all who are.
+        """
+        groups, tenant = without_virtual_groups(principal.groups), principal.tenant
+        if tenant is None and AUTHENTICATED in groups:
+            tenant = self._default_tenant
+        if groups is principal.groups and tenant is principal.tenant:
+            return principal
+        return replace(principal, groups=groups, tenant=tenant)
 
     def counts(self, principal: Principal) -> bool:
         """Whether the credential was made out since the tenant was last opened, or given its name (TS1, P5).

@@ -18,9 +18,14 @@ class IdentityInspector:
         with usable():
             self._issuers = tuple(JwtIssuer(issuer.rules, issuer.audiences, "") for issuer, _ in oidc_issuers(options))
         self._service_account_issuer = service_account_issuer
+        self._default_tenant = options.default_tenant
 
     def inspect(self, text: str, *, now: float) -> inspection.Inspection:
         """The identity, the rule that matched, and why the others did not, at ``now`` (Unix seconds)."""
         return inspection.inspect(
-            text, now=now, issuers=self._issuers, service_account_issuer=self._service_account_issuer
+            text,
+            now=now,
+            issuers=self._issuers,
+            service_account_issuer=self._service_account_issuer,
+            default_tenant=self._default_tenant,
         )

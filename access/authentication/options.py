@@ -16,6 +16,7 @@ from kube.requests.durations import parse_seconds
 class AuthenticationOptions:
     """kube-apiserver's names and meanings where it has the flag; durations are seconds."""
 
+    default_tenant: str = ""
     token_auth_file: Path | None = None
     basic_auth_file: Path | None = None
     oidc_issuer_url: str = ""
@@ -51,6 +52,7 @@ class AuthenticationOptions:
 def add_flags(parser: ArgumentParser) -> None:
     """Declare the flags on the parser; ``AuthenticationOptions.of_flags`` reads what argparse makes of them."""
     add = parser.add_argument
+    add("--default-tenant", default="", help="tenant of users without one")
     add("--token-auth-file", type=Path, help="bearer tokens: token,user,uid,groups[,other],,tenant")
     add("--basic-auth-file", type=Path, help="passwords: password,user,uid,groups[,other],,tenant")
     add("--oidc-issuer-url", default="", help="OpenID Connect provider, exactly as its tokens name it")

@@ -20,13 +20,11 @@ def parse(method: str, raw_path: bytes, query: bytes) -> ParsedRequest:
     return _parsed(method, raw_path, query) if known else requestinfo.parse(method, raw_path, query)
 
 
-def resolve(
-    method: str, raw_path: bytes, query: bytes, principal_tenant: str | None, default_tenant: str | None
-) -> RequestInfo:
+def resolve(method: str, raw_path: bytes, query: bytes, principal_tenant: str | None) -> RequestInfo:
     """``kube.requests.requestinfo.resolve`` of a request line that ``parse`` has accepted."""
     if len(raw_path) + len(query) <= _SHORT:
-        return _resolved(method, raw_path, query, principal_tenant, default_tenant)
-    return requestinfo.resolve(requestinfo.parse(method, raw_path, query), principal_tenant, default_tenant)
+        return _resolved(method, raw_path, query, principal_tenant)
+    return requestinfo.resolve(requestinfo.parse(method, raw_path, query), principal_tenant)
 
 
 # Refusals are exceptions, so they are not remembered.
@@ -34,7 +32,5 @@ _parsed = lru_cache(maxsize=_REMEMBERED)(requestinfo.parse)
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _resolved(
-    method: str, raw_path: bytes, query: bytes, principal_tenant: str | None, default_tenant: str | None
-) -> RequestInfo:
-    return requestinfo.resolve(_parsed(method, raw_path, query), principal_tenant, default_tenant)
+def _resolved(method: str, raw_path: bytes, query: bytes, principal_tenant: str | None) -> RequestInfo:
+    return requestinfo.resolve(_parsed(method, raw_path, query), principal_tenant)

@@ -147,7 +147,11 @@ async def build_runtime(
             custom=custom,
             consumers=(consumers := Consumers(store)),
             suspensions=suspensions,
-            authentication=AuthenticationChain(authentication.authenticators, not_before=suspensions.not_before),
+            authentication=AuthenticationChain(
+                authentication.authenticators,
+                not_before=suspensions.not_before,
+                default_tenant=options.authentication.default_tenant,
+            ),
             people=people,
             authorization=authorization.chain,
             maximal_permission=authorization.maximal_permission,
@@ -317,7 +321,7 @@ async def _first_objects(runtime: Runtime) -> None:
             await runtime.store.commit(Create(key, body))
         except PreconditionFailed:
             continue
-    tenant = runtime.options.default_tenant
+    tenant = runtime.options.authentication.default_tenant
     if tenant and await runtime.store.get(Key(ROOT, "", "tenants", "", tenant)) is None:
         try:
             await asyncio.to_thread(

@@ -60,7 +60,7 @@ def explain(principal: Principal, method: str, path: str, cluster: str) -> tuple
     target, _, query = path.partition("?")
     if cluster and not target.startswith("/clusters/"):
         target = f"/clusters/{cluster}{target}"
-    info = resolve(parse(method, target.encode("ascii"), query.encode("ascii")), principal.tenant, None)
+    info = resolve(parse(method, target.encode("ascii"), query.encode("ascii")), principal.tenant)
     principal = _at_home(principal, info)
     return principal, info, decide(principal, info)
 

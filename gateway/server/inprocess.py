@@ -99,7 +99,7 @@ class Gateway:
         begin_budget()
         try:
             parsed = parse(method, path.encode(), query.encode())
-            info = resolve(parsed, principal.tenant, runtime.options.default_tenant or None)
+            info = resolve(parsed, principal.tenant)
             if runtime.audit_log is not None:
                 trail = begin_trail(
                     runtime.audit_log,

@@ -212,8 +212,7 @@ class RequestPipeline:
     def _resolve(self, tenant: str | None) -> RequestInfo:
         """What the request is for when a user of this tenant sends it."""
         cycle = self._cycle
-        default = self._runtime.options.default_tenant or None
-        return resolve(cycle.method, cycle.raw_path, cycle.query, tenant, default)
+        return resolve(cycle.method, cycle.raw_path, cycle.query, tenant)
 
     async def _identify(self, credentials: Credentials, now: float) -> Principal:
         """Whom the request is served for: whoever shows the credentials, or whom that one may act as."""

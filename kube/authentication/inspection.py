@@ -65,14 +65,19 @@ class Inspection:
 
 
 def inspect(
-    text: str, *, now: float, issuers: Sequence[JwtIssuer] = (), service_account_issuer: str = ""
+    text: str,
+    *,
+    now: float,
+    issuers: Sequence[JwtIssuer] = (),
+    service_account_issuer: str = "",
+    default_tenant: str = "",
 ) -> Inspection:
     """What the rules make of the text at ``now`` (Unix seconds). Never raises for any text."""
     found = _inspected(text, now, issuers, service_account_issuer)
     if found.identity is None:
         return found
-    groups = without_virtual_groups(tuple(found.identity.groups))
-    return replace(found, identity=replace(found.identity, groups=groups))
+    groups, tenant = without_virtual_groups(tuple(found.identity.groups)), found.identity.tenant or default_tenant
+    return replace(found, identity=replace(found.identity, groups=groups, tenant=tenant))
 
 
 def _inspected(text: str, now: float, issuers: Sequence[JwtIssuer], service_account_issuer: str) -> Inspection:

@@ -1,7 +1,7 @@
 """From the raw bytes of a request line to the one value that everything downstream uses.
 
 ``parse`` knows nothing of the caller, ``resolve`` fills in whose space a short path means (SPACES, resource URL
-endpoint resolution; TS4 to TS8, TS13, TS14, KC13). Verbs are derived as ``k8s.io/apiserver`` derives them. A path that
+endpoint resolution; TS4 to TS7, TS13, TS14, KC13). Verbs are derived as ``k8s.io/apiserver`` derives them. A path that
 two readers could read in two ways is refused here and reaches no handler: nothing is collapsed, folded or repaired.
 """
 
@@ -427,12 +427,12 @@ def _is_webhook(parsed: ParsedRequest) -> bool:
     return not parsed.is_resource and parsed.path.startswith("/webhooks/")
 
 
-def resolve(parsed: ParsedRequest, principal_tenant: str | None, default_tenant: str | None) -> RequestInfo:
+def resolve(parsed: ParsedRequest, principal_tenant: str | None) -> RequestInfo:
     """Fill in the space that a request means (TS7); decides no access.
 
-    The order: a caller without tenant counts as one of ``default_tenant`` where that is configured; what the path
-    says, ``/clusters/<path>`` or ``tenants/<tenant>``, is the space; else a caller of another tenant than ``system``
-    means its own space. What is left is the system space, which a gate opens for its own users alone (TS13).
+    The order: what the path says, ``/clusters/<path>`` or ``tenants/<tenant>``, is the space; else a caller of another
+    tenant than ``system`` means its own space. What is left is the system space, which a gate opens for its own users
+    alone (TS13). Whose tenant is the default one, the authentication has said before.
     Tenant objects, and the webhooks of clusters, are in the system space whoever asks. Raises ``NotFound`` when the path names two spaces.
     """
     cluster, tenant = parsed.cluster, parsed.tenant
@@ -446,7 +446,7 @@ def resolve(parsed: ParsedRequest, principal_tenant: str | None, default_tenant:
     elif (parsed.resource == "tenants" and not parsed.group and not parsed.namespace) or _is_webhook(parsed):
         owner, cluster = SYSTEM_TENANT, ROOT
     else:
-        owner = principal_tenant or default_tenant or SYSTEM_TENANT
+        owner = principal_tenant or SYSTEM_TENANT
         cluster = space_of(owner)
     if not parsed.is_resource:
         path = parsed.path

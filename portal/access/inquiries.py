@@ -170,7 +170,7 @@ def _of_path(method: str, path: str, cluster: str) -> dict[str, str]:
     if not target.isascii() or not query.isascii():
         raise BadRequest("The path has characters that must be percent-encoded.")
     tenant = tenant_of(cluster) if is_valid(cluster) else ""
-    return _of_request(resolve(parse(method, target.encode(), query.encode()), tenant, None))
+    return _of_request(resolve(parse(method, target.encode(), query.encode()), tenant))
 
 
 def _of_row(row: ApiRequest) -> dict[str, str]:

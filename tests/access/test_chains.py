@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from access.authentication import clusterwebhooks
+from access.authentication.anonymous import NOBODY as STRANGER
 from access.authentication.base import Credentials, Refused
 from access.authentication.chain import AuthenticationChain
 from access.authorization.base import allow, deny, no_opinion
@@ -11,7 +15,7 @@ from access.authorization.chain import AuthorizationChain
 from access.authorization.tenancy.isolation import SystemMasters, TenantIsolation
 from access.authorization.tenancy.suspension import SuspensionAuthorizer
 from access.authorization.tenancy.systemworkspaces import SystemWorkspaces
-from kube.authentication.identity import Principal
+from kube.authentication.identity import AUTHENTICATED, Principal
 from kube.authorization.decisions import Decision, Verdict
 from kube.authorization.rbac import Rule
 from kube.requests.requestinfo import RequestInfo
@@ -92,6 +96,37 @@ async def test_nobody_brings_groups_along_that_the_server_gives_for_one_request(
     brought = Principal(name="x", groups=("a", group, "system:authenticated"), tenant=tenant, authenticator="any")
     found = await AuthenticationChain([Knows("any", brought)]).authenticate(Credentials(), now=0.0)
     assert found.groups == ("a", "system:authenticated")
+
+
+@pytest.mark.parametrize(
+    ("known", "default", "tenant"),
+    [
+        (Principal(name="x", groups=(AUTHENTICATED,), tenant=None, authenticator="any"), "home", "home"),
+        (Principal(name="x", groups=(AUTHENTICATED,), tenant=None, authenticator="any"), "", None),
+        (Principal(name="x", groups=(AUTHENTICATED,), tenant="acme", authenticator="any"), "home", "acme"),
+        (Principal(name="x", groups=(AUTHENTICATED,), tenant="system", authenticator="any"), "home", "system"),
+        (STRANGER, "home", None),
+        (Principal(name="tenantry:cluster:c1", tenant=None, authenticator=clusterwebhooks.NAME), "home", None),
+    ],
+)
+async def test_users_without_a_tenant_have_the_default_one(known: Principal, default: str, tenant: str | None) -> None:
+    """TS7: users, not strangers, nor clusters that ask the webhooks (GW17)."""
+    chain = AuthenticationChain([Knows("any", known)], default_tenant=default)
+    assert await chain.authenticate(Credentials(), now=0.0) == replace(known, tenant=tenant)
+
+
+async def test_credential_from_before_its_default_tenant_was_opened_does_not_count() -> None:
+    """TS7, P5."""
+    known = Principal(name="x", groups=(AUTHENTICATED,), tenant=None, authenticator="any", issued_at=7.0)
+    for opened, counts in ((7.0, True), (8.0, False)):
+        chain = AuthenticationChain(
+            [Knows("any", known)], not_before={"home": opened}.__getitem__, default_tenant="home"
+        )
+        if counts:
+            assert (await chain.authenticate(Credentials(), now=9.0)).tenant == "home"
+        else:
+            with pytest.raises(Unauthorized):
+                await chain.authenticate(Credentials(), now=9.0)
 
 
 async def test_nobody_known_is_unauthorized() -> None:

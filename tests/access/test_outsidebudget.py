@@ -55,7 +55,7 @@ async def test_all_questions_of_a_request_share_one_budget() -> None:
             await impersonate(
                 caller,
                 headers,
-                lambda tenant: resolve(parse("GET", b"/api/v1/pods"), tenant, None),
+                lambda tenant: resolve(parse("GET", b"/api/v1/pods"), tenant),
                 authorizer.authorize,
             )
 

@@ -272,7 +272,7 @@ async def ask(
     path, _, query = asked.path.partition("?")
     try:
         parsed = parse(asked.method, path.encode(), query.encode())
-        info = resolve(parsed, principal.tenant, None)
+        info = resolve(parsed, principal.tenant)
         require_allowed(principal, info, await authorize_with_trace(runtime, principal, info))
         if len(asked.body) > limit_of(info):
             raise RequestEntityTooLarge("too large")

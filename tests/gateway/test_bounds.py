@@ -39,14 +39,14 @@ def test_a_text_may_hold_whatever_it_likes(text: str) -> None:
 def test_questions_and_options_are_short() -> None:
     """Whoever needs no right to ask is not listened to for long."""
     for method, path in (("POST", REVIEW), ("DELETE", f"{NAMESPACED}/pods/a")):
-        assert limit_of(resolve(parse(method, path.encode()), "acme", None)) == 64 * 1024
-    assert limit_of(resolve(parse("POST", b"/api/v1/namespaces/a/pods"), "acme", None)) > 1024 * 1024
+        assert limit_of(resolve(parse(method, path.encode()), "acme")) == 64 * 1024
+    assert limit_of(resolve(parse("POST", b"/api/v1/namespaces/a/pods"), "acme")) > 1024 * 1024
 
 
 def test_work_is_charged_by_what_it_costs() -> None:
     """Who owes waits until it is paid; nobody else does."""
     throttle = TenantThrottle(Limits(write=TokenBucket(10, 20), person_share=100), lambda *_: 0)
-    info = resolve(parse("POST", b"/api/v1/namespaces/a/pods"), "acme", None)
+    info = resolve(parse("POST", b"/api/v1/namespaces/a/pods"), "acme")
     throttle.take(OWNER, info, 0)
     throttle.charge(OWNER, info, 30, 0)
     with pytest.raises(TooManyRequests):

@@ -77,7 +77,7 @@ async def ask(
     parsed = parse("GET", path.encode(), query.encode())
     request = Request(
         principal=ANNA,
-        info=resolve(parsed, ANNA.tenant, None),
+        info=resolve(parsed, ANNA.tenant),
         query={name: values[0] for name, values in parsed.parameters.items()},
         headers={b"accept": accept or b"application/json"},
         body=b"",

@@ -56,7 +56,7 @@ STEPS = 30_000
 async def test_a_flood_asks_no_more_often_than_it_has_connections_a_second(runtime: Runtime) -> None:
     """AD6: what is refused at once would be asked again at once, and each refusal takes from everybody's turn."""
     runtime.throttle = TenantThrottle(Limits(read=TokenBucket(0.001, 1), person_share=100), lambda *_: 0)
-    info, connections, refused = resolve(parse("GET", f"{NAMESPACED}/pods".encode()), "acme", None), 64, 0
+    info, connections, refused = resolve(parse("GET", f"{NAMESPACED}/pods".encode()), "acme"), 64, 0
 
     async def connection() -> None:
         nonlocal refused

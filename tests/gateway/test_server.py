@@ -36,19 +36,6 @@ def test_taken_port_is_one_line_that_says_what_to_do(server: Server, tmp_path: P
     assert "APISERVER_PORT" in lines[0]
 
 
-def test_default_tenant_system_is_refused_at_start(server: Server) -> None:
-    """URL-26."""
-    done = subprocess.run(  # noqa: PLW1510
-        [sys.executable, "manage.py", "apiserver", "--default-tenant", "system"],
-        cwd=ROOT,
-        env={**os.environ, "DATABASE_URL": server.database},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 1
-
-
 def test_generated_keys_are_their_owners_alone(server: Server) -> None:
     for path in [*(server.folder / "pki").glob("*.key"), server.folder / "admin.kubeconfig"]:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600, path

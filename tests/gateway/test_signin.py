@@ -62,13 +62,17 @@ def in_thread(server):
 
 
 class Reviewer(http.server.BaseHTTPRequestHandler):
-    """A TokenReview webhook that knows one token."""
+    """A TokenReview webhook that knows two tokens, one of them of a user without a tenant."""
+
+    users = {
+        "hook-token": {"username": "wanda", "uid": "w1", "groups": ["crew"], "extra": {TENANT_EXTRA: ["t5"]}},
+        "plain-token": {"username": "piet", "uid": "p1", "groups": ["crew"]},
+    }
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        known = body["spec"]["token"] == "hook-token"
-        user = {"username": "wanda", "uid": "w1", "groups": ["crew"], "extra": {TENANT_EXTRA: ["t5"]}}
-        status = {"authenticated": known, **({"user": user} if known else {})}
+        user = self.users.get(body["spec"]["token"])
+        status = {"authenticated": user is not None, **({"user": user} if user else {})}
         answer = json.dumps({**body, "status": status}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(answer)))
@@ -151,9 +155,8 @@ class Kubectl:
         return info["status"]["userInfo"]
 
 
-@pytest.fixture(scope="module")
-def kubectl(tmp_path_factory, new_database, provider, webhook):
-    folder = tmp_path_factory.mktemp("signin")
+def outside_flags(folder, provider, webhook):
+    """Who is asked outside, and what of it is the same on every server."""
     (folder / "tokens.csv").write_text('tok-alice,alice,a1,"dev,ops",,t1\ntok-masters,op,o1,system:masters,,system\n')
     (folder / "users.csv").write_text("pw,bert,b1,dev,,t2\n")
     (folder / "ca.crt").write_bytes(AUTHORITY.cert_pem.bytes())
@@ -164,7 +167,7 @@ def kubectl(tmp_path_factory, new_database, provider, webhook):
         "current-context": "x",
     }
     (folder / "webhook.yaml").write_text(yaml.safe_dump(config))
-    flags = [
+    return [
         f"--token-auth-file={folder}/tokens.csv",
         f"--basic-auth-file={folder}/users.csv",
         f"--oidc-issuer-url={provider}",
@@ -173,9 +176,14 @@ def kubectl(tmp_path_factory, new_database, provider, webhook):
         "--oidc-username-prefix=oidc:",
         "--oidc-groups-claim=groups",
         "--oidc-groups-prefix=oidc:",
-        "--oidc-tenant-claim=tenant",
         f"--authentication-token-webhook-config-file={folder}/webhook.yaml",
     ]
+
+
+@pytest.fixture(scope="module")
+def kubectl(tmp_path_factory, new_database, provider, webhook):
+    folder = tmp_path_factory.mktemp("signin")
+    flags = [*outside_flags(folder, provider, webhook), "--oidc-tenant-claim=tenant"]
     if (keystone := running()) is not None:
         flags.append(f"--keystone-url={keystone.url}")
     server = start(folder / "data", new_database, *flags)
@@ -321,3 +329,97 @@ def test_a_wrong_token_file_ends_the_start_with_its_line(tmp_path):
     ) as error:
         call_command("apiserver", f"--token-auth-file={tmp_path}/tokens.csv")
     assert "s3cret" not in str(error.value)
+
+
+HOME = "stray"
+
+
+@pytest.fixture(scope="module")
+def defaulting(tmp_path_factory, new_database, provider, webhook):
+    """A server with a default tenant, whose provider says nothing of tenants."""
+    folder = tmp_path_factory.mktemp("defaulting")
+    flags = outside_flags(folder, provider, webhook)
+    with (folder / "tokens.csv").open("a") as lines:
+        lines.write("tok-plain,olaf,o2,dev\n")
+    flags += [f"--default-tenant={HOME}", "--anonymous-auth", "--tenant-read-qps=2000"]
+    server = start(folder / "data", new_database, *flags)
+    kubectl = Kubectl(server)
+    space = f"--server={server.url}/clusters/root:{HOME}"
+    subjects = ["--group=crew", "--group=oidc:devs", "--group=system:unauthenticated", "--user=bob"]
+    kubectl("create", "clusterrolebinding", "strays", "--clusterrole=view", *subjects, space)
+    kubectl("create", "clusterrole", "acts", "--verb=impersonate", "--resource=users", space)
+    kubectl("create", "clusterrolebinding", "acts", "--clusterrole=acts", "--group=crew", space)
+    yield kubectl
+    stop(server)
+
+
+def test_user_without_a_tenant_can_do_nothing_where_there_is_no_default(kubectl):
+    """TS7, TS13."""
+    for path in ("/api/v1/namespaces/default/configmaps", "/version"):
+        answer = kubectl.server.bearer("plain-token").get(path)
+        assert (answer.status, "the user belongs to no tenant" in answer.body["message"]) == (403, True)
+
+
+def test_user_without_a_tenant_is_the_default_tenants(defaulting, provider):
+    """TS7, TS8: by whichever authenticator, in requests and in questions about them."""
+    token = id_token(provider)
+    assert of(defaulting.whoami({"token": token}), "oidc") == ("oidc:olga", "olga", ["oidc:devs"], [HOME])
+    assert of(defaulting.whoami({"token": "plain-token"}), "webhook") == ("piet", "p1", ["crew"], [HOME])
+    for shown in (token, "plain-token"):
+        user = {"token": shown}
+        assert "kube-root-ca.crt" in defaulting("get", "configmaps", "-n", "default", user=user)
+        assert defaulting("auth", "can-i", "list", "pods", user=user) == "yes\n"
+        assert "forbidden" in defaulting("create", "configmap", "x", user=user, check=False)
+        elsewhere = defaulting.server.bearer(shown).get("/clusters/root/api/v1/namespaces/default/configmaps")
+        assert (elsewhere.status, "another tenant's space" in elsewhere.body["message"]) == (403, True)
+    answer = defaulting.server.bearer("plain-token").get("/api/v1/namespaces/default/configmaps")
+    assert answer.headers["ratelimit"].startswith('"person-read"')
+
+
+def test_whose_tenant_is_said_stays_there(defaulting):
+    """TS7: nor does the default bring anybody in who is refused without a tenant (AN3), or an operator without one (AN4)."""
+    assert of(defaulting.whoami({"token": "hook-token"}), "webhook")[3] == ["t5"]
+    assert of(defaulting.whoami({"token": "tok-alice"}), "token-file")[3] == ["t1"]
+    assert of(defaulting.whoami({"token": "tok-plain"}), "token-file")[3] == ["system"]
+    assert of(defaulting.whoami(), "x509")[3] == ["system"]
+
+
+def test_strangers_are_nobodys_where_there_is_a_default_tenant(defaulting):
+    """TS7, AN11: whatever its admins give to those who have not signed in."""
+    for path in ("/api/v1/namespaces/default/configmaps", "/version"):
+        answer = defaulting.server.nobody.get(path)
+        assert (answer.status, "the user belongs to no tenant" in answer.body["message"]) == (403, True)
+
+
+def test_who_acts_for_a_user_of_the_default_tenant_stays_in_it(defaulting):
+    """TS7: whoever is impersonated without a tenant is of the caller's."""
+    piet = {"token": "plain-token"}
+    assert of(defaulting.whoami(piet, "--as=bob"), "impersonation") == ("bob", None, [], [HOME])
+    assert "kube-root-ca.crt" in defaulting("get", "configmaps", "--as=bob", user=piet)
+    assert of(defaulting.whoami(None, "--as=bob"), "impersonation") == ("bob", None, [], ["system"])
+
+
+def test_reviews_and_records_say_the_default_tenant(defaulting):
+    """TS7, AZ10: its own admins may ask whose token it is, and read in the record what was done."""
+    owner = defaulting.server.user(HOME, "hilda", "tenantry:owner")
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": "plain-token"}}
+    status = owner.post("/apis/authentication.k8s.io/v1/tokenreviews", body).body["status"]
+    assert (status["authenticated"], status["user"]["extra"][TENANT_EXTRA]) == (True, [HOME])
+    asked = {"user": "piet", "groups": ["crew"], "resourceAttributes": {"verb": "list", "resource": "pods"}}
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": asked}
+    assert owner.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", body).body["status"]["allowed"]
+
+    def recorded() -> bool:
+        with psycopg.connect(defaulting.server.database) as connection:
+            question = "SELECT DISTINCT tenant FROM api_requests WHERE actor = 'piet' AND code = 200"
+            return connection.execute(question).fetchall() == [(HOME,)]
+
+    defaulting("get", "configmaps", user={"token": "plain-token"})
+    assert eventually(recorded)
+
+
+@pytest.mark.parametrize("name", ["system", "all", "Upper", "a.b"])
+def test_default_tenant_that_can_be_nobodys_ends_the_start(name):
+    """TS8, URL-26: above all, not everybody without a tenant becomes an operator."""
+    with pytest.raises(CommandError, match=f"--default-tenant={name}: .*; name a tenant for the users without one"):
+        call_command("apiserver", f"--default-tenant={name}")

@@ -85,7 +85,7 @@ async def view(runtime: Runtime, resource: str = "secrets", more: str = "", clus
     parsed = parse("GET", path.encode(), more.encode())
     request = Request(
         principal=OWNER,
-        info=resolve(parsed, OWNER.tenant, None),
+        info=resolve(parsed, OWNER.tenant),
         query={name: values[0] for name, values in parsed.parameters.items()},
         headers={b"accept": b"application/json"},
         body=b"",

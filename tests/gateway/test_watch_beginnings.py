@@ -48,7 +48,7 @@ class Waiting:
             "resourceVersionMatch": "NotOlderThan",
             "resourceVersion": str(store.revision + 1),
         }
-        self._info = resolve("GET", b"/api/v1/namespaces/default/configmaps", b"watch=true", "acme", None)
+        self._info = resolve("GET", b"/api/v1/namespaces/default/configmaps", b"watch=true", "acme")
         self._who = Principal(name="anna", tenant="acme", authenticator="test")
         self._request = Request(
             principal=self._who, info=self._info, query=query, headers={}, body=b"", now=time.time()

@@ -121,7 +121,7 @@ async def ask(
     path, _, query = f"/clusters/{cluster}{path}".partition("?")
     try:
         parsed = parse(method, path.encode(), query.encode())
-        info = resolve(parsed, principal.tenant, None)
+        info = resolve(parsed, principal.tenant)
         require_allowed(principal, info, await authorize_with_trace(runtime, principal, info))
         await between()
         request = Request(

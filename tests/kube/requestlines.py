@@ -11,7 +11,6 @@ def ask(
     *,
     query: bytes = b"",
     tenant: str | None = "t1",
-    default: str | None = None,
 ) -> RequestInfo:
     raw = path.encode() if isinstance(path, str) else path
-    return resolve(parse(method, raw, query), tenant, default)
+    return resolve(parse(method, raw, query), tenant)

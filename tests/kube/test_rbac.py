@@ -93,9 +93,9 @@ def test_rules_mean_what_they_mean_in_kubernetes(rule: Rule, attributes: Attribu
 
 
 def test_a_resolved_request_gives_its_attributes() -> None:
-    info = resolve(parse("GET", b"/api/v1/namespaces/a/pods/p/log"), "t1", None)
+    info = resolve(parse("GET", b"/api/v1/namespaces/a/pods/p/log"), "t1")
     assert Attributes.of(info) == Attributes("get", "", "pods/log", "log", "a", "p")
-    info = resolve(parse("GET", b"/healthz"), "t1", None)
+    info = resolve(parse("GET", b"/healthz"), "t1")
     assert Attributes.of(info) == url("get", "/healthz")
 
 

@@ -50,38 +50,20 @@ def test_verbs_and_parts_are_those_of_kubernetes(method: str, path: str, expecte
 
 
 @pytest.mark.parametrize(
-    ("path", "tenant", "default", "cluster", "owner", "full"),
+    ("path", "tenant", "cluster", "owner", "full"),
     [
         (
             "/api/v1/namespaces/a/pods/p",
             "t1",
-            None,
             "root:t1",
             "t1",
             "/api/v1/tenants/t1/namespaces/a/pods/p",
         ),
-        (
-            "/api/v1/namespaces/a/pods/p",
-            "t1",
-            "dt",
-            "root:t1",
-            "t1",
-            "/api/v1/tenants/t1/namespaces/a/pods/p",
-        ),
-        (
-            "/api/v1/namespaces/a/pods/p",
-            None,
-            "dt",
-            "root:dt",
-            "dt",
-            "/api/v1/tenants/dt/namespaces/a/pods/p",
-        ),
-        ("/api/v1/namespaces/a/pods/p", None, None, "root", "system", "/api/v1/namespaces/a/pods/p"),
-        ("/api/v1/namespaces/a/pods/p", "system", "dt", "root", "system", "/api/v1/namespaces/a/pods/p"),
+        ("/api/v1/namespaces/a/pods/p", None, "root", "system", "/api/v1/namespaces/a/pods/p"),
+        ("/api/v1/namespaces/a/pods/p", "system", "root", "system", "/api/v1/namespaces/a/pods/p"),
         (
             "/api/v1/tenants/t2/namespaces/a/pods/p",
             "t1",
-            None,
             "root:t2",
             "t2",
             "/api/v1/tenants/t2/namespaces/a/pods/p",
@@ -89,7 +71,6 @@ def test_verbs_and_parts_are_those_of_kubernetes(method: str, path: str, expecte
         (
             "/api/v1/tenants/t2/persistentvolumes/v",
             "system",
-            None,
             "root:t2",
             "t2",
             "/api/v1/tenants/t2/persistentvolumes/v",
@@ -97,45 +78,41 @@ def test_verbs_and_parts_are_those_of_kubernetes(method: str, path: str, expecte
         (
             "/apis/apps/v1/tenants/t2/deployments",
             "t1",
-            None,
             "root:t2",
             "t2",
             "/apis/apps/v1/tenants/t2/deployments",
         ),
-        ("/api/v1/tenants/t2/namespaces/a", "t1", None, "root:t2", "t2", "/api/v1/tenants/t2/namespaces/a"),
+        ("/api/v1/tenants/t2/namespaces/a", "t1", "root:t2", "t2", "/api/v1/tenants/t2/namespaces/a"),
         (
             "/api/v1/watch/tenants/t2/namespaces/b/pods",
             "t1",
-            None,
             "root:t2",
             "t2",
             "/api/v1/tenants/t2/namespaces/b/pods",
         ),
-        ("/clusters/root/api/v1/pods", "t1", None, "root", "system", "/api/v1/pods"),
-        ("/clusters/root:t2/api/v1/pods", "t1", None, "root:t2", "t2", "/api/v1/tenants/t2/pods"),
-        ("/clusters/root%3At2/api/v1/pods", "t1", None, "root:t2", "t2", "/api/v1/tenants/t2/pods"),
-        ("/clusters/root:t2/api/v1/tenants/t2/pods", "t1", None, "root:t2", "t2", "/api/v1/tenants/t2/pods"),
-        ("/clusters/root/api/v1/tenants/t2/pods", "t1", None, "root:t2", "t2", "/api/v1/tenants/t2/pods"),
+        ("/clusters/root/api/v1/pods", "t1", "root", "system", "/api/v1/pods"),
+        ("/clusters/root:t2/api/v1/pods", "t1", "root:t2", "t2", "/api/v1/tenants/t2/pods"),
+        ("/clusters/root%3At2/api/v1/pods", "t1", "root:t2", "t2", "/api/v1/tenants/t2/pods"),
+        ("/clusters/root:t2/api/v1/tenants/t2/pods", "t1", "root:t2", "t2", "/api/v1/tenants/t2/pods"),
+        ("/clusters/root/api/v1/tenants/t2/pods", "t1", "root:t2", "t2", "/api/v1/tenants/t2/pods"),
         (
             "/clusters/root:t1:ws/api/v1/pods",
             "t1",
-            None,
             "root:t1:ws",
             "t1",
             "/clusters/root:t1:ws/api/v1/pods",
         ),
-        ("/clusters/system:admin/version", "t1", None, "system:admin", "system", "/version"),
-        ("/clusters/root:t2", "t1", None, "root:t2", "t2", "/"),
-        ("/clusters/root:t2/", "t1", None, "root:t2", "t2", "/"),
-        ("/api", "t1", None, "root:t1", "t1", "/api"),
-        ("/apis/apps/v1/", "t1", None, "root:t1", "t1", "/apis/apps/v1/"),
-        ("/openapi/v3/apis/apps/v1", "t1", None, "root:t1", "t1", "/openapi/v3/apis/apps/v1"),
-        ("/healthz", None, None, "root", "system", "/healthz"),
-        ("/", "t1", None, "root:t1", "t1", "/"),
+        ("/clusters/system:admin/version", "t1", "system:admin", "system", "/version"),
+        ("/clusters/root:t2", "t1", "root:t2", "t2", "/"),
+        ("/clusters/root:t2/", "t1", "root:t2", "t2", "/"),
+        ("/api", "t1", "root:t1", "t1", "/api"),
+        ("/apis/apps/v1/", "t1", "root:t1", "t1", "/apis/apps/v1/"),
+        ("/openapi/v3/apis/apps/v1", "t1", "root:t1", "t1", "/openapi/v3/apis/apps/v1"),
+        ("/healthz", None, "root", "system", "/healthz"),
+        ("/", "t1", "root:t1", "t1", "/"),
         (
             "/api/v1/namespaces/a/pods",
             "tenantA",
-            None,
             "root:tenantA",
             "tenantA",
             "/api/v1/tenants/tenantA/namespaces/a/pods",
@@ -143,10 +120,10 @@ def test_verbs_and_parts_are_those_of_kubernetes(method: str, path: str, expecte
     ],
 )
 def test_short_full_and_cluster_paths_name_one_space(
-    path: str, tenant: str | None, default: str | None, *, cluster: str, owner: str, full: str
+    path: str, tenant: str | None, *, cluster: str, owner: str, full: str
 ) -> None:
-    """TS4 to TS8, TS13, KC13; URL-19, URL-25: resolution fills in and decides nothing."""
-    info = ask(path, tenant=tenant, default=default)
+    """TS4 to TS7, TS13, KC13; URL-19, URL-25: resolution fills in and decides nothing."""
+    info = ask(path, tenant=tenant)
     assert (info.cluster, info.tenant, info.path) == (cluster, owner, full)
 
 

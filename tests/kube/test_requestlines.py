@@ -48,7 +48,7 @@ def test_the_legacy_watch_is_translated_into_the_modern_one() -> None:
     """URL-19: what is authorised, the path and the parameters say the same."""
     parsed = parse("GET", b"/api/v1/watch/namespaces/a/pods/p", b"fieldSelector=spec.x%3D1&watch=0")
     assert parsed.parameters == {"watch": ("true",), "fieldSelector": ("metadata.name=p,spec.x=1",)}
-    assert resolve(parsed, "t1", None).path == "/api/v1/tenants/t1/namespaces/a/pods"
+    assert resolve(parsed, "t1").path == "/api/v1/tenants/t1/namespaces/a/pods"
     with pytest.raises(MethodNotAllowed):
         parse("DELETE", b"/api/v1/watch/namespaces/a/pods/p")
 
@@ -178,13 +178,13 @@ def test_a_resolved_path_resolves_to_itself_for_everybody(segments: list[str], m
         assert error.code in {400, 404, 405}
         return
     if not info.is_resource:
-        again = resolve(parse(method, f"/clusters/{info.cluster}{info.path}".encode()), "t9", None)
+        again = resolve(parse(method, f"/clusters/{info.cluster}{info.path}".encode()), "t9")
         assert (again.cluster, again.path) == (info.cluster, info.path)
         return
     assert re.fullmatch(r"(/([A-Za-z0-9_~!$&'()*+,;=:@.-]|%[0-9A-F]{2})+)+/?", info.path)
     seen_as = "system" if info.cluster == "root" else "t9"
     query = b"watch=1" if info.verb == "watch" else b""
-    again = resolve(parse(method, info.path.encode(), query), seen_as, None)
+    again = resolve(parse(method, info.path.encode(), query), seen_as)
     unnamed = {"list", "watch"}
     for attribute in (
         "cluster",
@@ -207,7 +207,7 @@ def test_a_resolved_path_resolves_to_itself_for_everybody(segments: list[str], m
 def test_any_bytes_are_resolved_or_refused(path: bytes, query: bytes) -> None:
     """P9: hostile input never gives a 500."""
     try:
-        info = resolve(parse("GET", b"/api/v1/" + path, query), "t1", None)
+        info = resolve(parse("GET", b"/api/v1/" + path, query), "t1")
     except StatusError as error:
         assert error.code in {400, 404, 405}
         return

@@ -94,7 +94,6 @@ class Command(BaseCommand):
         add("--service-account-key-file", type=Path, action="append", default=[], help="keys that verify them")
         add("--portal-token-key-file", type=Path, help="keys that verify people's tokens of the portal; generated")
         add("--api-audiences", type=_names, default=(), help="audiences of this server, the issuer by default")
-        add("--default-tenant", default="", help="tenant of users without one")
         add("--external-url", default="", help="where clients reach this server; its address by default")
         add(
             "--external-ca-file",
@@ -143,8 +142,6 @@ class Command(BaseCommand):
         """Serve until SIGTERM or SIGINT. Raises ``CommandError`` for flags and files that cannot be used, and a port that is taken."""
         if bool(flags["tls_cert_file"]) != bool(flags["tls_private_key_file"]):
             raise CommandError("--tls-cert-file and --tls-private-key-file go together")
-        if flags["default_tenant"] == "system":
-            raise CommandError("--default-tenant=system would make everybody without a tenant an operator")
         if flags["anonymous_auth"] and always.ALLOW in flags["authorization_mode"]:
             raise CommandError(
                 f"--anonymous-auth and the mode {always.ALLOW} exclude each other: anybody could do anything"
@@ -166,7 +163,6 @@ class Command(BaseCommand):
             service_account_key_files=tuple(flags["service_account_key_file"]),
             api_audiences=flags["api_audiences"],
             portal_token_key_file=flags["portal_token_key_file"],
-            default_tenant=flags["default_tenant"],
             external_url=flags["external_url"],
             external_ca_file=flags["external_ca_file"],
             workspace_depth=flags["workspace_depth"],

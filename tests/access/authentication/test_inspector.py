@@ -171,3 +171,13 @@ def test_what_is_pasted_is_not_logged(caplog):
         inspect("s3cret,alice,1,,,t1")
         inspect(signed(CLAIMS))
     assert not caplog.records
+
+
+def test_a_token_that_says_no_tenant_is_the_default_tenants():
+    """TS7."""
+    claims = {name: value for name, value in CLAIMS.items() if name != "tenant"}
+    for default, tenant in (("", ""), ("home", "home")):
+        options = AuthenticationOptions(
+            oidc_issuer_url="https://idp.example", oidc_client_id="tenantry", default_tenant=default
+        )
+        assert IdentityInspector(options).inspect(json.dumps(claims), now=NOW).identity.tenant == tenant

@@ -64,7 +64,7 @@ def person(name: str = "ann", tenant: str = "t1") -> Principal:
 
 
 def getting(name: str = "p", tenant: str = "t1") -> RequestInfo:
-    return resolve(parse("GET", f"/api/v1/namespaces/a/pods/{name}/log".encode()), tenant, None)
+    return resolve(parse("GET", f"/api/v1/namespaces/a/pods/{name}/log".encode()), tenant)
 
 
 async def test_the_question_names_the_user_its_tenant_and_where(oracle: Oracle, make: Make) -> None:

@@ -40,7 +40,7 @@ async def test_a_large_object_is_judged_beside_the_loop(method: str) -> None:
     pod = {"metadata": {"name": "p"}, "spec": {"tolerations": ALLOWED}}
     body, executor, turns = orjson.dumps(pod), FairExecutor(), LoopTurns()
     path = "/api/v1/namespaces/acme-web/pods" + ("/p" if method == "PATCH" else "")
-    info = resolve(parse(method, path.encode()), "acme", None)
+    info = resolve(parse(method, path.encode()), "acme")
     request = Request(principal=OLGA, info=info, query={}, headers={}, body=body, now=0)
     request.in_turn = partial(executor.run, "acme")
 

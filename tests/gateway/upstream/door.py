@@ -76,7 +76,7 @@ class Door:
         asked = asyncio.get_running_loop().time()
         pipeline = RequestPipeline(self.runtime, cycle)  # type: ignore[arg-type]
         headers = dict(cycle.headers)
-        info = resolve(cycle.method, cycle.raw_path, cycle.query, "acme", None)
+        info = resolve(cycle.method, cycle.raw_path, cycle.query, "acme")
         target = cycle.raw_path + (b"?" + cycle.query if cycle.query else b"")
         try:
             body = await read_body(cycle, headers)

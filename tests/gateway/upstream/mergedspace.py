@@ -150,7 +150,7 @@ class Space:
             raise SUSPENDED
 
     def _asked(self, accept: bytes, query: dict[str, str]) -> Request:
-        info = resolve("GET", b"/api/v1/configmaps", b"watch=true" if "watch" in query else b"", "acme", None)
+        info = resolve("GET", b"/api/v1/configmaps", b"watch=true" if "watch" in query else b"", "acme")
         who = Principal(name="anna", tenant="acme", groups=("tenantry:owner",), authenticator="test")
         headers = ((b"accept", accept),)
         return Request(

@@ -40,7 +40,7 @@ def pod(name: str, namespace: str = "acme-web") -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": namespace, "resourceVersion": "7"}, "spec": {"containers": [{}]}}
 
 
-PODS = Catalogs().require(resolve("GET", b"/api/v1/pods", b"", "acme", None))
+PODS = Catalogs().require(resolve("GET", b"/api/v1/pods", b"", "acme"))
 COLUMNS = [{"name": "Name", "type": "string"}, {"name": "Age", "type": "date"}]
 LIST = {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "12"}, "items": [pod("a"), pod("b")]}
 ROWS = [{"cells": [name, "1d"], "object": pod(name)} for name in ("a", "b")]

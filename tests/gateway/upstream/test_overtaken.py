@@ -83,7 +83,7 @@ async def rehearsed(busy: Busy, path: bytes, seconds: float = 300) -> AsyncItera
 
         request = Request(
             principal=Principal(name="anna", tenant="acme", groups=(), authenticator="test"),
-            info=resolve(parse("PATCH", path), "acme", None),
+            info=resolve(parse("PATCH", path), "acme"),
             query={},
             headers={b"content-type": MERGE.encode()},
             raw_headers=((b"content-type", MERGE.encode()),),

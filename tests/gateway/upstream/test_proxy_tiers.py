@@ -78,7 +78,7 @@ async def test_what_goes_on_ends_with_the_tier(database: str, end: str) -> None:
         who = Principal(name="anna", tenant="acme", groups=("tenantry:editor",), authenticator="test")
         opened = []
         for path in ("pods/web/proxy/", "pods/web/log"):
-            info = resolve("GET", f"/api/v1/namespaces/acme-web/{path}".encode(), b"", "acme", None)
+            info = resolve("GET", f"/api/v1/namespaces/acme-web/{path}".encode(), b"", "acme")
             again = partial(recheck, chain, who, info)
             await again()
             opened.append(streams.open(who, info, again, cut=lambda: None))

@@ -87,7 +87,7 @@ class Door:
     ) -> Response | Stream:
         target, _, query = path.partition("?")
         parameters = query_parameters(query.encode())
-        info = resolve(method, target.encode(), query.encode(), "acme", None)
+        info = resolve(method, target.encode(), query.encode(), "acme")
         request = Request(
             principal=Principal(name="anna", tenant="acme", groups=(self.group,), authenticator="test"),
             info=info,
@@ -286,7 +286,7 @@ ROOT = b"/api/v1/namespaces/acme-web/pods/web/proxy/"
 )
 def test_a_pod_leads_its_clients_to_itself_and_nowhere_else(location: bytes, led: bytes | None) -> None:
     cluster = Cluster(uid="c", name="prod", url="https://10.0.0.1:6443", ca_pem="")
-    info = resolve("GET", f"/clusters/root:acme{POD}deep/er".encode(), b"", "acme", None)
+    info = resolve("GET", f"/clusters/root:acme{POD}deep/er".encode(), b"", "acme")
     for status in (301, 302, 303, 307, 308):
         found = redirection(info, status, location, cluster, ROOT)
         wanted = () if led is None else ((b"location", b"/api/v1/tenants/acme" + ROOT[7:] + led),)

@@ -72,7 +72,7 @@ class Door:
         async def recheck() -> None:
             """The right stands, as far as is known."""
 
-        info = resolve("POST", b"/api/v1/namespaces/acme-web/pods", b"", "acme", None)
+        info = resolve("POST", b"/api/v1/namespaces/acme-web/pods", b"", "acme")
         request = Request(
             principal=Principal(name="anna", tenant="acme", groups=("tenantry:admin",), authenticator="test"),
             info=info,
