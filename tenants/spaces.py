@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -21,7 +21,7 @@ from kube.authentication.identity import MEMBERS
 from kube.workspaces.namespacecontents import SERVICE_ACCOUNT, service_account
 from store import synchronous
 from store.models import StoredObject
-from store.types import Create, Delete, Key, PreconditionFailed, Update
+from store.types import Create, Delete, Key, Operation, PreconditionFailed, Stored, Update
 from tenants import manifests
 from tenants.models import Role, Tenant, TenantState
 from tenants.quotas import tenant_quota_object
@@ -57,15 +57,20 @@ def tenant_key(name: str) -> Key:
 
 
 def space_create(
-    tenant: Tenant, *, labels: Mapping[str, str], annotations: Mapping[str, str], quota: Mapping[str, str]
+    tenant: Tenant, *, body: Mapping[str, Any] | None, quota: Mapping[str, str], held: Sequence[Operation]
 ) -> None:
     """Write the ``Tenant`` object and the first objects of its space, its quota among them, in the caller's transaction.
 
-    Call it last: every writer of the store waits until the transaction ends. Raises ``PreconditionFailed`` when the
-    store has any of them already.
+    ``body`` is the object as somebody wants it, ``held`` what must hold. Call it last: every writer of the store waits
+    until the transaction ends. Raises ``PreconditionFailed`` when the store has any of them already.
     """
-    objects = [*_first_objects(tenant, labels, annotations), tenant_quota_object(tenant.name, quota)]
-    synchronous.commit([Create(key, body) for key, body in objects])
+    objects = [*_first_objects(tenant, body), tenant_quota_object(tenant.name, quota)]
+    synchronous.commit([*(Create(key, made) for key, made in objects), *held])
+
+
+def tenant_object(name: str) -> Stored | None:
+    """The ``Tenant`` object, as the caller's transaction sees it."""
+    return synchronous.get(tenant_key(name))
 
 
 @transaction.atomic
@@ -96,20 +101,31 @@ def tenant_mark_phase(tenant: Tenant) -> None:
     )
 
 
-def tenant_show_name(tenant: Tenant) -> None:
-    """Show the tenant's display name in its object's ``spec``."""
-    _change_tenant(tenant.name, lambda body: body.setdefault("spec", {}).update(displayName=tenant.display_name))
+def tenant_show_name(tenant: Tenant, together: Sequence[Operation] = ()) -> None:
+    """Show the tenant's display name in its object's ``spec``; ``together`` as in ``tenant_mark_terminating``."""
+    _change_tenant(tenant.name, lambda body: body.update(spec=_spec_of(tenant, body)), together)
 
 
-def tenant_mark_terminating(tenant: Tenant) -> None:
-    """Show in the ``Tenant`` object that its end has begun."""
+def tenant_mark_terminating(tenant: Tenant, together: Sequence[Operation] = ()) -> None:
+    """Show in the ``Tenant`` object that its end has begun.
+
+    ``together`` is the object's write by which somebody asks for it, and what must hold then. Raises
+    ``PreconditionFailed`` where there is any.
+    """
     now = _now()
 
     def mark(body: dict[str, Any]) -> None:
         body["metadata"].setdefault("deletionTimestamp", now)
         body.setdefault("status", {})["phase"] = _PHASES[TenantState.TERMINATING]
 
-    _change_tenant(tenant.name, mark)
+    _change_tenant(tenant.name, mark, together)
+
+
+def tenant_is_held(name: str) -> bool:
+    """Whether somebody's finalizer keeps the ``Tenant`` object."""
+    stored = tenant_object(name)
+    body = orjson.loads(stored.data) if stored is not None else {}
+    return any((body.get(part) or {}).get("finalizers") for part in ("metadata", "spec"))
 
 
 def space_empty(name: str) -> None:
@@ -128,12 +144,17 @@ def space_empty(name: str) -> None:
 
 def tenant_object_delete(name: str) -> None:
     """Delete the ``Tenant`` object, in the caller's transaction and last."""
-    if (stored := synchronous.get(tenant_key(name))) is not None:
+    if (stored := tenant_object(name)) is not None:
         synchronous.commit([Delete(stored.key, stored.revision, orjson.loads(stored.data))])
 
 
-def _change_tenant(name: str, change: Callable[[dict[str, Any]], None]) -> None:
-    while (stored := synchronous.get(tenant_key(name))) is not None:
+def _change_tenant(name: str, change: Callable[[dict[str, Any]], None], together: Sequence[Operation] = ()) -> None:
+    written = next((each for each in together if isinstance(each, Update) and each.key == tenant_key(name)), None)
+    if written is not None:
+        change(written.body)
+        synchronous.commit(together)
+        return
+    while (stored := tenant_object(name)) is not None:
         body = orjson.loads(stored.data)
         change(body)
         try:
@@ -143,14 +164,11 @@ def _change_tenant(name: str, change: Callable[[dict[str, Any]], None]) -> None:
         return
 
 
-def _first_objects(
-    tenant: Tenant, labels: Mapping[str, str], annotations: Mapping[str, str]
-) -> Iterator[tuple[Key, dict[str, Any]]]:
+def _first_objects(tenant: Tenant, wanted: Mapping[str, Any] | None) -> Iterator[tuple[Key, dict[str, Any]]]:
     name, space = tenant.name, f"{ROOT}:{tenant.name}"
-    body = _body("v1", "Tenant", name, f"/api/v1/tenants/{name}", labels=labels, annotations=annotations)
-    body["spec"] = {"displayName": tenant.display_name} if tenant.display_name else {}
-    body["status"] = {"phase": _PHASES[TenantState(tenant.state)]}
-    yield tenant_key(name), body
+    body = wanted or _body("v1", "Tenant", name, f"/api/v1/tenants/{name}")
+    status = {"phase": _PHASES[TenantState(tenant.state)]}
+    yield tenant_key(name), {**body, "spec": _spec_of(tenant, body), "status": status}
 
     for namespace in FIRST_NAMESPACES:
         yield _namespace_key(space, namespace), _namespace(namespace, tenant=name)
@@ -164,6 +182,12 @@ def _first_objects(
         binding["roleRef"] = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": target}
         binding["subjects"] = [{"apiGroup": _RBAC, "kind": "Group", "name": group}]
         yield Key(space, _RBAC, "clusterrolebindings", "", group), binding
+
+
+def _spec_of(tenant: Tenant, body: Mapping[str, Any]) -> dict[str, Any]:
+    """The ``spec`` of a ``Tenant`` object with the name that the row has."""
+    spec = {name: value for name, value in (body.get("spec") or {}).items() if name != "displayName"}
+    return {"displayName": tenant.display_name, **spec} if tenant.display_name else spec
 
 
 def _namespace_key(space: str, name: str) -> Key:
@@ -193,7 +217,6 @@ def _body(
     *,
     tenant: str = "",
     labels: Mapping[str, str] | None = None,
-    annotations: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     metadata: dict[str, Any] = {
         "name": name,
@@ -205,8 +228,6 @@ def _body(
         metadata["tenant"] = tenant
     if labels:
         metadata["labels"] = dict(labels)
-    if annotations:
-        metadata["annotations"] = dict(annotations)
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
 
 

@@ -10,6 +10,7 @@ import orjson
 from access.admission.base import DELETE, Sent
 from access.authorization.workspaces.state import closing
 from gateway.filters.permission import authorize
+from gateway.handlers import tenants
 from gateway.handlers.guaranteedupdate import guaranteed_update, require_newest
 from gateway.handlers.placednamespaces import namespaceorders
 from gateway.handlers.reading import read_list, show, show_list
@@ -170,7 +171,8 @@ async def delete_object(
                 # What never waited was never marked.
                 new = old
             placed = key[1:3] == ("", "namespaces") and cluster_of(old) and workspace_of(old)
-            if (request.dry_run and not placed) or (not gone and new == old):
+            is_tenant = tenants.are(kind)
+            if (request.dry_run and not (placed or is_tenant)) or (not gone and new == old):
                 await require_newest(runtime, key, current)
                 return gone, new
             if placed:
@@ -179,13 +181,16 @@ async def delete_object(
                     return gone, new
                 return ended is None, orjson.loads(ended.data) if ended is not None else old
             kept = stored_form(new, kind)
+            # What still stands counts against quotas until it is gone; what has to hold holds for the mark as well.
+            holds = [held for held in extra if isinstance(held, Check)]
+            if is_tenant:
+                ended = await tenants.end(runtime, request, Update(key, current.revision, kept), holds)
+                return False, orjson.loads(ended.data)
             if gone:
                 await runtime.store.commit(Delete(key, current.revision, kept), *extra)
                 return True, new
             # A workspace is closed as soon as it is deleted, however long it takes to empty it.
             doors = await closing(runtime.store, f"{key.space}:{key.name}") if key[1:3] == WORKSPACES else ()
-            # What still stands counts against quotas until it is gone; what has to hold holds for the mark as well.
-            holds = [held for held in extra if isinstance(held, Check)]
             stored = (await runtime.store.commit(Update(key, current.revision, kept), *doors, *holds))[0]
             return False, orjson.loads(stored.data)
 

@@ -154,8 +154,6 @@ async def _answer(runtime: Runtime, request: Request, recheck: Recheck) -> Respo
         if kind.name == "Binding":
             return await subresources.bind_new(runtime, request)
         return await reviews.review(runtime, request, kind)
-    if kind.name == "Tenant" and not info.group and info.verb in ("create", "delete"):
-        return await tenants.serve(runtime, request, kind)
     if kind.resource.namespaced and not info.namespace:
         if not request.principal.is_system:
             recheck = _outside_closed_namespaces(runtime, request, recheck)

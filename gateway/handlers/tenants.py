@@ -1,29 +1,24 @@
-"""``Tenant`` objects: made and ended by the same services as in the portal (TS1)."""
+"""``Tenant`` objects: made, renamed and ended by the same services as in the portal, whichever way a client writes them (TS1)."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
-import orjson
-
-from gateway.handlers.deleting import read_options
-from gateway.handlers.reading import find, show
-from gateway.http.messages import Request, Response
+from gateway.http.messages import Request
 from gateway.process.runtime import Runtime
-from gateway.process.tenantservices import in_person
-from gateway.resources import objects, writeoptions
+from gateway.process.tenantservices import Caller, caller_of, never_kept
 from gateway.resources.kinds import Kind
-from kube.requests.fielderrors import invalid_object
-from kube.requests.names import SYSTEM_TENANT, tenant_name
-from kube.requests.status import BadRequest, Cause, NotFound
-from store.types import Key, Stored
+from kube.requests.names import SYSTEM_TENANT
+from kube.requests.status import AlreadyExists, NotFound
+from store.types import Key, Operation, PreconditionFailed, Stored, Update
 
 
-async def serve(runtime: Runtime, request: Request, kind: Kind) -> Response:
-    """POST and DELETE. Reading, watching and changing labels work as for any object."""
-    if request.info.verb == "create":
-        return await _create(runtime, request, kind)
-    return await _delete(runtime, request, kind)
+def are(kind: Kind) -> bool:
+    """Whether objects of the kind are tenants."""
+    return kind.resource.storage_key == ("", "tenants")
 
 
 def is_elsewhere(request: Request) -> bool:
@@ -36,48 +31,61 @@ def is_elsewhere(request: Request) -> bool:
 
 async def require(runtime: Runtime, name: str) -> None:
     """Raise ``NotFound`` for a tenant that is not there: it must not seem to be empty."""
-    key = _key(name)
+    key = Key("root", "", "tenants", "", name)
     if await runtime.store.get(key, cached=True) is None and await runtime.store.get(key) is None:
         raise NotFound(f'tenants "{name}" not found', kind="tenants", name=name)
 
 
-async def _create(runtime: Runtime, request: Request, kind: Kind) -> Response:
-    user, body = in_person(request.principal), objects.decode_object(request, kind)
-    writeoptions.check(request)
-    objects.check_namespace_and_name(request.info, kind, body)
-    metadata = body["metadata"]
-    name = metadata.get("name") or ""
-    problems = tenant_name(name) if name else ["name is required"]
-    if problems:
-        message = f'Invalid value: "{name}": {"; ".join(problems)}'
-        raise invalid_object("", "Tenant", name, [Cause("FieldValueInvalid", message, "metadata.name")])
-    if request.dry_run:
-        objects.new_metadata(request, kind, body)
-        return await show(request, kind, Stored(_key(name), 0, orjson.dumps(body)), status=201)
-    spec = body.get("spec") or {}
-    await asyncio.to_thread(
-        runtime.tenants.create,
-        user=user,
-        name=name,
-        display_name=str(spec.get("displayName") or ""),
-        labels=dict(metadata.get("labels") or {}),
-        annotations=dict(metadata.get("annotations") or {}),
+async def order(
+    runtime: Runtime, request: Request, key: Key, body: Mapping[str, Any], held: Sequence[Operation]
+) -> Stored:
+    """Make the tenant of an admitted object, together with what must hold; in a dry run see whether that may be.
+
+    Raises ``PreconditionFailed`` for a name that is taken, and as ``tenants.services.tenants.tenant_create``.
+    """
+    try:
+        stored = await asyncio.to_thread(
+            runtime.tenants.create,
+            caller=_operator(request),
+            name=key.name,
+            display_name=_display_name(body),
+            body=body,
+            held=held,
+        )
+    except AlreadyExists:
+        raise PreconditionFailed(key, None) from None
+    return never_kept(stored) if request.dry_run else stored
+
+
+def is_renamed(kind: Kind, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether a write gives a tenant another display name, which its row has as well."""
+    return are(kind) and _display_name(old) != _display_name(new)
+
+
+async def rename(runtime: Runtime, request: Request, write: Update, held: Sequence[Operation]) -> Stored:
+    """Keep an admitted change of the object, and the name in the row. Raises as ``tenant_change``."""
+    stored = await asyncio.to_thread(
+        runtime.tenants.change,
+        caller=_operator(request),
+        name=write.key.name,
+        display_name=_display_name(write.body),
+        together=[write, *held],
     )
-    return await show(request, kind, await find(runtime, _key(name), kind), status=201)
+    return never_kept(stored, write.expected) if request.dry_run else stored
 
 
-async def _delete(runtime: Runtime, request: Request, kind: Kind) -> Response:
-    user, options = in_person(request.principal), read_options(request)
-    name = request.info.name
-    stored = await find(runtime, _key(name), kind)
-    metadata = orjson.loads(stored.data)["metadata"]
-    if options.uid and options.uid != metadata["uid"]:
-        raise BadRequest("the uid in the preconditions is not the tenant's")
-    if not request.dry_run:
-        await asyncio.to_thread(runtime.tenants.delete, user=user, name=name)
-    current = await runtime.store.get(_key(name))
-    return await show(request, kind, current or stored)
+async def end(runtime: Runtime, request: Request, write: Update, held: Sequence[Operation]) -> Stored:
+    """Begin the end of a tenant by ``write``, the object with its mark. Raises as ``tenant_delete``."""
+    stored = await asyncio.to_thread(
+        runtime.tenants.delete, caller=_operator(request), name=write.key.name, together=[write, *held]
+    )
+    return never_kept(stored, write.expected) if request.dry_run else stored
 
 
-def _key(name: str) -> Key:
-    return Key("root", "", "tenants", "", name)
+def _display_name(body: Mapping[str, Any]) -> str:
+    return str((body.get("spec") or {}).get("displayName") or "")
+
+
+def _operator(request: Request) -> Caller:
+    """Whoever may write the objects of tenants does an operator's work."""
+    return replace(caller_of(request), operator=True)

@@ -11,6 +11,7 @@ import orjson
 
 from access.admission.base import CREATE, UPDATE, Attributes, Sent
 from gateway.filters import permission
+from gateway.handlers import tenants
 from gateway.handlers.guaranteedupdate import (
     ATTEMPTS,
     backoff_after_conflict,
@@ -43,7 +44,7 @@ from kube.requests.decoding import HEAVY
 from kube.requests.fielderrors import invalid, invalid_object, required, unshown
 from kube.requests.status import AlreadyExists, BadRequest, Conflict
 from kube.validation.objects import create_causes
-from store.types import Create, Delete, PreconditionFailed, Stored
+from store.types import Create, Delete, PreconditionFailed, Stored, Update
 
 Body = dict[str, Any]
 Transform = Callable[[Body], Body]
@@ -89,6 +90,8 @@ async def create_object(
             try:
                 if cluster:
                     return await namespaceorders.order(runtime, request, candidate, cluster, extra)
+                if tenants.are(kind):
+                    return await tenants.order(runtime, request, key, candidate, extra)
                 if request.dry_run:
                     if (taken := await runtime.store.get(key)) is not None:
                         raise already_exists(kind, key.name, taken)
@@ -209,9 +212,11 @@ async def update_object(
                 return current
             if info.subresource not in ("binding", "status"):
                 bump_generation(kind, old, new)
+            kept = stored_form(new, kind)
+            if tenants.is_renamed(kind, old, new):
+                return await tenants.rename(runtime, request, Update(key, current.revision, kept), extra)
             if request.dry_run:
                 return Stored(key, current.revision, orjson.dumps(new))
-            kept = stored_form(new, kind)
             if finished(new):
                 return (await runtime.store.commit(Delete(key, current.revision, kept), *extra))[0]
             return (await runtime.store.commit(replacement(current, kept), *extra, room=attributes.room))[0]
@@ -243,6 +248,9 @@ def prepare_for_update(kind: Kind, subresource: str, old: Body, new: Body) -> Bo
     if subresource != "finalize" and kind.resource.storage_key == ("", "namespaces"):
         # Only its controller takes them off: else the namespace would go before what is in it.
         new["spec"] = deep_copy(old.get("spec") or {})
+    if subresource == "status" and kind.resource.storage_key == ("", "tenants"):
+        # What a tenant is in is decided by its services, and shown there.
+        new["status"] = {**new["status"], "phase": (old.get("status") or {}).get("phase", "")}
     metadata, before = new["metadata"], old["metadata"]
     for field in _SERVER_OWNED:
         if field in before:

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
+import orjson
+
 from access.authentication.impersonation import NAME as IMPERSONATION
+from gateway.http.messages import Request
 from kube.authentication.identity import Principal
 from kube.requests.status import Forbidden
 from store.types import Operation, Stored
@@ -42,30 +45,73 @@ def in_person(principal: Principal) -> str:
     return principal.name
 
 
+def caller_of(request: Request) -> Caller:
+    """Who asks. Raises ``Forbidden`` as ``in_person``."""
+    principal = request.principal
+    return Caller(
+        name=in_person(principal),
+        operator=principal.is_system,
+        user_agent=request.user_agent,
+        request_id=request.audit_id,
+        dry_run=request.dry_run,
+    )
+
+
+def never_kept(stored: Stored, revision: int = 0) -> Stored:
+    """An object that a dry run has made, or changed at ``revision``, as it is shown."""
+    body = orjson.loads(stored.data)
+    body["metadata"].pop("resourceVersion", None)
+    if revision:
+        body["metadata"]["resourceVersion"] = str(revision)
+    return Stored(stored.key, revision, orjson.dumps(body))
+
+
 class TenantServices:
-    """Tenants' services. ``user`` is who asks, already authorised, for the audit."""
+    """Tenants' services, each of which answers with the object as it is then, in a dry run as it would be."""
 
     def create(
-        self, *, user: str, name: str, display_name: str, labels: dict[str, str], annotations: dict[str, str]
-    ) -> None:
+        self,
+        *,
+        caller: Caller,
+        name: str,
+        display_name: str = "",
+        body: Mapping[str, Any] | None = None,
+        held: Sequence[Operation] = (),
+    ) -> Stored:
         """See ``tenants.services.tenants.tenant_create``."""
-        from audit.recorder import Actor
         from tenants.services.tenants import tenant_create
 
-        actor = Actor(name=user, operator=True)
-        _call(
-            lambda: tenant_create(
-                actor=actor, name=name, display_name=display_name, labels=labels, annotations=annotations
-            )
-        )
+        actor = _actor(caller)
 
-    def delete(self, *, user: str, name: str) -> None:
+        def create() -> Stored:
+            tenant_create(actor=actor, name=name, display_name=display_name, body=body, held=held)
+            return _tenant_object(name)
+
+        return _call(create, dry_run=caller.dry_run)
+
+    def change(self, *, caller: Caller, name: str, display_name: str, together: Sequence[Operation]) -> Stored:
+        """See ``tenants.services.tenants.tenant_change``."""
+        from tenants.services.tenants import tenant_change
+
+        actor = _actor(caller)
+
+        def change() -> Stored:
+            tenant_change(actor=actor, name=name, display_name=display_name, together=together)
+            return _tenant_object(name)
+
+        return _call(change, dry_run=caller.dry_run)
+
+    def delete(self, *, caller: Caller, name: str, together: Sequence[Operation]) -> Stored:
         """See ``tenants.services.tenants.tenant_delete``."""
-        from audit.recorder import Actor
         from tenants.services.tenants import tenant_delete
 
-        actor = Actor(name=user, operator=True)
-        _call(lambda: tenant_delete(actor=actor, name=name))
+        actor = _actor(caller)
+
+        def delete() -> Stored:
+            tenant_delete(actor=actor, name=name, together=together)
+            return _tenant_object(name)
+
+        return _call(delete, dry_run=caller.dry_run)
 
     def order_namespace(
         self,
@@ -94,6 +140,16 @@ class TenantServices:
         return _call(
             lambda: namespace_end(caller=actor, tenant=tenant, workspace_id=workspace_id), dry_run=caller.dry_run
         )
+
+
+def _tenant_object(name: str) -> Stored:
+    from tenants.rights import tenant_unknown
+    from tenants.spaces import tenant_object
+
+    stored = tenant_object(name)
+    if stored is None:
+        raise tenant_unknown(name)
+    return stored
 
 
 def _actor(caller: Caller) -> Any:

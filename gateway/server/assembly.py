@@ -40,7 +40,7 @@ from gateway.process.runtime import Runtime
 from gateway.process.streamreports import StreamReports
 from gateway.process.streams import OpenStreams
 from gateway.process.suspensions import SuspensionCache
-from gateway.process.tenantservices import TenantServices
+from gateway.process.tenantservices import Caller, TenantServices
 from gateway.process.tracing import TracedEngine, trace
 from gateway.resources.consumers import Consumers
 from gateway.resources.customresources import CustomResources
@@ -327,12 +327,7 @@ async def _first_objects(runtime: Runtime) -> None:
     if tenant and await runtime.store.get(Key(ROOT, "", "tenants", "", tenant)) is None:
         try:
             await asyncio.to_thread(
-                runtime.tenants.create,
-                user="system:apiserver",
-                name=tenant,
-                display_name="",
-                labels={},
-                annotations={},
+                runtime.tenants.create, caller=Caller(name="system:apiserver", operator=True), name=tenant
             )
         except AlreadyExists:
             return

@@ -41,11 +41,13 @@ def prepare_for_update(new: Body, old: Body) -> None:
 
 
 def finished(body: Mapping[str, Any]) -> bool:
-    """Whether a deleted object has nothing left to wait for."""
-    metadata = body["metadata"]
-    waits = bool(metadata.get("finalizers")) or (
-        key_of(body) == ("", "Namespace") and bool((body.get("spec") or {}).get("finalizers"))
-    )
+    """Whether a deleted object has nothing left to wait for.
+
+    A tenant's always waits for its space: whoever empties that takes it away (TS1).
+    """
+    metadata, key = body["metadata"], key_of(body)
+    waits = bool(metadata.get("finalizers")) or key == ("", "Tenant")
+    waits = waits or (key == ("", "Namespace") and bool((body.get("spec") or {}).get("finalizers")))
     return bool(metadata.get("deletionTimestamp")) and not waits
 
 

@@ -92,7 +92,8 @@ def _gone(workspace: Workspace) -> None:
 def tenants_end() -> int:
     """End the terminating tenants whose workspaces are all gone: space, objects, rows; how many were ended.
 
-    Resumable at any point: the row goes last.
+    Resumable at any point: the row goes last. One whose object has finalizers is emptied, and waits for those who have
+    set them.
     """
     ended = 0
     names = Tenant.objects.filter(state=TenantState.TERMINATING).values_list("name", flat=True)
@@ -100,16 +101,15 @@ def tenants_end() -> int:
         left = Workspace.objects.filter(tenant_id=name).exclude(status=Status.DELETED, phase=Phase.DELETED)
         if not left.exists():
             spaces.space_empty(name)
-            _tenant_end(name)
-            ended += 1
+            ended += _tenant_end(name)
     return ended
 
 
 @transaction.atomic
-def _tenant_end(name: str) -> None:
+def _tenant_end(name: str) -> bool:
     tenant = Tenant.objects.select_for_update().filter(name=name, state=TenantState.TERMINATING).first()
-    if tenant is None:
-        return
+    if tenant is None or spaces.tenant_is_held(name):
+        return False
     usage_conclude(name, now=timezone.now())
     # Audit entries name what they tell of by value and stay.
     Workspace.objects.filter(tenant=tenant).delete()
@@ -120,3 +120,4 @@ def _tenant_end(name: str) -> None:
     # What a system user wrote since is little; the store is locked by it until this transaction ends.
     spaces.space_empty(name)
     spaces.tenant_object_delete(name)
+    return True

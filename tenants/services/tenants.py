@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
@@ -19,7 +20,7 @@ from kube.quota.usage import Scope
 from kube.requests.fielderrors import invalid_object
 from kube.requests.status import AlreadyExists, Conflict
 from kube.validation.quotas import resource_quota_causes
-from store.types import PreconditionFailed
+from store.types import Operation, PreconditionFailed
 from tenants import spaces
 from tenants.models import Membership, NoticeKind, Phase, Role, Status, Tenant, TenantState, User, Workspace
 from tenants.naming import check_manager, check_tenant_name, check_text, check_until
@@ -38,17 +39,18 @@ def tenant_create(
     name: str,
     display_name: str = "",
     owner: User | None = None,
-    labels: Mapping[str, str] | None = None,
-    annotations: Mapping[str, str] | None = None,
     quota: Mapping[str, str] | None = None,
     managed_by: str = "",
+    body: Mapping[str, Any] | None = None,
+    held: Sequence[Operation] = (),
 ) -> Tenant:
     """Create a tenant with its space: the row, the ``Tenant`` object, ``default`` and the members' bindings (TS1).
 
     ``owner`` becomes the first owner. ``quota`` bounds what it may hold, by resource name; the configured default
-    without one (AD1). ``managed_by`` names the declaration that makes it. What was made out to a tenant that had the
-    name before does not count. Operators only. Raises ``AlreadyExists`` for a taken name, ``Invalid`` for one that is
-    no DNS label or reserved, and for amounts that are none.
+    without one (AD1). ``managed_by`` names the declaration that makes it. ``body`` is the object as it was admitted, where
+    it is asked for by one, and ``held`` what must hold then. What was made out to a tenant that had the name before does
+    not count. Operators only. Raises ``AlreadyExists`` for a taken name, ``Invalid`` for one that is no DNS label or
+    reserved, and for amounts that are none, and ``PreconditionFailed`` for what does not hold.
     """
     require_operator(actor)
     hard = settings.TENANT_QUOTA if quota is None else checked_hard(quota, name)
@@ -69,17 +71,19 @@ def tenant_create(
     detail = {"displayName": display_name, "owner": owner.email if owner else "", "managedBy": managed_by}
     actor.record(Action.TENANT_CREATED, chain=name, target=f"tenants/{name}", detail=detail)
     try:
-        spaces.space_create(tenant, labels=labels or {}, annotations=annotations or {}, quota=hard)
-    except PreconditionFailed:
+        spaces.space_create(tenant, body=body, quota=hard, held=held)
+    except PreconditionFailed as failure:
+        if any(failure.key == each.key for each in held):
+            raise
         raise AlreadyExists(f'tenants "{name}" already exists', kind="tenants", name=name) from None
     return tenant
 
 
 @transaction.atomic
-def tenant_change(*, actor: Actor, name: str, display_name: str) -> Tenant:
+def tenant_change(*, actor: Actor, name: str, display_name: str, together: Sequence[Operation] = ()) -> Tenant:
     """Give a tenant another display name, in its object too. Operators, and owners of the tenant while it is open.
 
-    Raises ``NotFound``, ``Forbidden``, ``Invalid``.
+    ``together`` as in ``tenant_delete``. Raises ``NotFound``, ``Forbidden``, ``Invalid``.
     """
     tenant = _locked(actor, name, Role.OWNER)
     require_open(actor, tenant)
@@ -88,7 +92,7 @@ def tenant_change(*, actor: Actor, name: str, display_name: str) -> Tenant:
     tenant.save(update_fields=["display_name"])
     detail = {"before": before, "after": display_name}
     actor.record(Action.TENANT_CHANGED, chain=name, target=f"tenants/{name}", detail=detail)
-    spaces.tenant_show_name(tenant)
+    spaces.tenant_show_name(tenant, together)
     return tenant
 
 
@@ -120,12 +124,16 @@ def checked_hard(hard: Mapping[str, str], name: str, scopes: Sequence[Scope] = (
 
 
 @transaction.atomic
-def tenant_delete(*, actor: Actor, name: str) -> Tenant:
+def tenant_delete(*, actor: Actor, name: str, together: Sequence[Operation] = ()) -> Tenant:
     """Begin the end of a tenant: closed at once, then workers delete all that is in it and the tenant itself (TS1).
 
-    Operators only: owners ask for an offboarding (GW28). Deleting twice is one deletion. Raises ``NotFound``,
-    ``Forbidden``.
+    Operators only: owners ask for an offboarding (GW28). Deleting twice is one deletion. ``together`` is the write of
+    the object by which it is asked for, and what must hold then. Raises ``NotFound``, ``Forbidden``, and
+    ``PreconditionFailed`` for what does not hold.
     """
+    if together and actor.operator:
+        # An object that stands alone, as older servers let one be made, ends as all others do.
+        Tenant.objects.get_or_create(name=name)
     tenant = _locked(actor, name, Role.OWNER)
     require_operator(actor)
     if tenant.state == TenantState.TERMINATING:
@@ -136,7 +144,7 @@ def tenant_delete(*, actor: Actor, name: str) -> Tenant:
     for workspace in tenant.workspaces.exclude(status=Status.DELETED).select_for_update(no_key=True).order_by("id"):
         desiredstate.request_deleted(workspace, actor)
     actor.record(Action.TENANT_DELETED, chain=name, target=f"tenants/{name}")
-    spaces.tenant_mark_terminating(tenant)
+    spaces.tenant_mark_terminating(tenant, together)
     transaction.on_commit(desiredstate.enqueue_sweep)
     return tenant
 

@@ -11,7 +11,7 @@ from audit.recorder import Actor
 from kube.requests.status import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
 from store import synchronous
 from store.models import StoredObject
-from store.types import Create, Key
+from store.types import Create, Key, Update
 from tenants.models import Membership, Role, Tenant, TenantState
 from tenants.reconciler.deletion import tenants_end
 from tenants.rights import role_of
@@ -219,3 +219,40 @@ def test_lists_cost_the_same_with_ten_thousand_tenants(django_assert_num_queries
         page = tenants_page(OPERATOR, after="t-05000", limit=50)
     assert page[0].name == "t-05001"
     assert len(page) == 50
+
+
+@pytest.mark.parametrize("part", ["metadata", "spec"])
+def test_tenant_whose_object_has_finalizers_waits_for_those_who_set_them(part):
+    """TS1: its space is emptied all the same."""
+    make_tenant("acme")
+    key = Key("root", "", "tenants", "", "acme")
+
+    def finalizers(*names: str) -> None:
+        stored = synchronous.get(key)
+        body = orjson.loads(stored.data)
+        body[part]["finalizers"] = list(names)
+        synchronous.commit([Update(key, stored.revision, body)])
+
+    finalizers("example.org/bills")
+    tenant_delete(actor=OPERATOR, name="acme")
+    assert tenants_end() == 0
+    assert not StoredObject.objects.filter(space="root:acme").exists()
+    assert Tenant.objects.get().state == TenantState.TERMINATING
+    assert synchronous.get(key) is not None
+    finalizers()
+    assert tenants_end() == 1
+    assert (Tenant.objects.exists(), synchronous.get(key)) == (False, None)
+
+
+def test_object_that_no_tenant_is_behind_ends_as_others_do():
+    """TS1: as servers made them that kept what was applied."""
+    key = Key("root", "", "tenants", "", "acme")
+    synchronous.commit([Create(key, {"metadata": {"name": "acme"}})])
+    synchronous.commit([Create(Key("root:acme", "", "configmaps", "default", "x"), {"metadata": {"name": "x"}})])
+    stored = synchronous.get(key)
+    write = Update(key, stored.revision, orjson.loads(stored.data))
+    tenant_delete(actor=OPERATOR, name="acme", together=[write])
+    assert body_of(*key)["status"]["phase"] == "Terminating"
+    assert tenants_end() == 1
+    assert (Tenant.objects.exists(), StoredObject.objects.exists()) == (False, False)
+    make_tenant("acme")

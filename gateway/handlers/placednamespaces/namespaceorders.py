@@ -13,7 +13,7 @@ import orjson
 from access.admission.tenancy.workspaceobjectprotection import UNOWNED
 from gateway.http.messages import Request
 from gateway.process.runtime import Runtime
-from gateway.process.tenantservices import Caller, in_person
+from gateway.process.tenantservices import caller_of, never_kept
 from gateway.resources.kinds import Kind
 from gateway.upstream.placements import cluster_of, workspace_of
 from kube.requests.logicalclusters import ROOT, is_tenant_space
@@ -48,7 +48,7 @@ async def order(
     name = body["metadata"]["name"]
     ordered = partial(
         runtime.tenants.order_namespace,
-        caller=_caller(request),
+        caller=caller_of(request),
         tenant=request.info.tenant,
         cluster=cluster,
         tier=tier,
@@ -57,13 +57,7 @@ async def order(
     )
     # The cluster is asked whether it has the name already, and may take its time.
     stored = await runtime.order_threads.run(cluster, ordered)
-    return _never_kept(stored) if request.dry_run else stored
-
-
-def _never_kept(stored: Stored) -> Stored:
-    body = orjson.loads(stored.data)
-    body["metadata"].pop("resourceVersion", None)
-    return Stored(stored.key, 0, orjson.dumps(body))
+    return never_kept(stored) if request.dry_run else stored
 
 
 async def end(runtime: Runtime, request: Request, body: Mapping[str, Any]) -> Stored | None:
@@ -73,7 +67,7 @@ async def end(runtime: Runtime, request: Request, body: Mapping[str, Any]) -> St
     """
     return await asyncio.to_thread(
         runtime.tenants.end_namespace,
-        caller=_caller(request),
+        caller=caller_of(request),
         tenant=request.info.tenant,
         workspace_id=UUID(workspace_of(body)),
     )
@@ -82,14 +76,3 @@ async def end(runtime: Runtime, request: Request, body: Mapping[str, Any]) -> St
 async def _defaults(runtime: Runtime, tenant: str) -> Mapping[str, str]:
     stored = await runtime.store.get(Key(ROOT, "", "tenants", "", tenant), cached=True)
     return orjson.loads(stored.data)["metadata"].get("annotations") or {} if stored is not None else {}
-
-
-def _caller(request: Request) -> Caller:
-    principal = request.principal
-    return Caller(
-        name=in_person(principal),
-        operator=principal.is_system,
-        user_agent=request.user_agent,
-        request_id=request.audit_id,
-        dry_run=request.dry_run,
-    )

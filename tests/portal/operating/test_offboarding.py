@@ -137,9 +137,7 @@ def test_its_deletion_begins_once_at_the_date_whatever_dies(acme: House, monkeyp
     lapses_sweep(now=ends - timedelta(hours=3))
     assert len([text for text in told(acme.owner) if "export what you need" in text]) == 2, "a week and a day before"
     with monkeypatch.context() as dying:
-        dying.setattr(
-            "tenants.spaces.tenant_mark_terminating", lambda _tenant: (_ for _ in ()).throw(KeyboardInterrupt)
-        )
+        dying.setattr("tenants.spaces.tenant_mark_terminating", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             lapses_sweep(now=ends)
     assert state() == TenantState.ACTIVE
