@@ -47,6 +47,7 @@ from kube.quota.tenantquotas import PLACED_RESERVATIONS, PLACED_USAGES, TENANT_Q
 from kube.quota.usage import QuotaExceeded, Scope, read_scopes
 from kube.requests.status import BadRequest, ServiceUnavailable, StatusError
 from store.engine import Engine
+from store.pace import Pace
 from store.postgresql.leadership import CheckLeadership, lead
 from store.types import AllSpaces, Event, Key, Range, Stored, StoreError
 
@@ -68,6 +69,9 @@ _ASK_SECONDS: Final = 2.0
 
 _COUNT_SECONDS: Final = 60.0
 """How long a cluster may take to say what is in one namespace: the next one waits for it."""
+
+_ITEM_BYTES: Final = 1024
+"""What the counting of one object takes of the loop, as of so many bytes that are read."""
 
 _VERSION: Final = re.compile(r"v\d{1,4}((alpha|beta)\d{1,4})?")
 _VERSIONS_MAX: Final = 16
@@ -310,12 +314,14 @@ class PlacedUsageController:
     async def _found(self, placement: Placement, quota: TenantQuota) -> list[Counted]:
         roles, now = await self._clusters.roles(placement.cluster), datetime.now(UTC)
         found: list[Counted] = []
+        pace = Pace()
         for group, versions, plural in [*_built_in(quota), *await self._others(placement.cluster, quota)]:
             role = roles.least(Attributes("list", group, plural, "", placement.namespace))
             if role is None:
                 continue  # Nobody in the namespace has to do with it.
             items = await self._listed(placement, role, group, versions, plural)
             for item in items:
+                await pace.step(_ITEM_BYTES)
                 metadata = item["metadata"]
                 try:
                     used = quota.counted(group, plural, item, now=now)
