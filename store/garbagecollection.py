@@ -28,6 +28,7 @@ from kube.objects.managedfields import without_owners
 from kube.objects.strategies import finished
 from store.engine import Engine
 from store.fairqueue import FairQueue
+from store.pace import Pace
 from store.postgresql.leadership import RETRY_SECONDS, CheckLeadership, lead
 from store.types import Delete, Event, EventType, Key, PreconditionFailed, Range, Stored, StoreError, Update
 
@@ -104,10 +105,12 @@ class GarbageCollector:
             await check_leadership()
 
         try:
+            pace = Pace()
             for key in await self._store.keys_containing(*_MARKS):
                 self._queue.add(key)
                 stored = await self._store.get(key, cached=True)
                 if stored is not None:
+                    await pace.step(len(stored.data))
                     self._index(key, orjson.loads(stored.data))
             await self._queue.run(go_on, every=RETRY_SECONDS)
         finally:
@@ -196,9 +199,9 @@ class GarbageCollector:
 
     async def _empty_namespace(self, stored: Stored, body: dict[str, Any]) -> None:
         space, name = stored.key.space, stored.key.name
-        remaining = False
+        remaining, pace = False, Pace()
         for group, resource in await self._store.resources(space, name):
-            for item in (await self._store.list(Range(space, group, resource, name))).items:
+            async for item in pace.over((await self._store.list(Range(space, group, resource, name))).items):
                 remaining |= not await self._remove(item)
         if remaining or await self._store.resources(space, name):
             return  # The last object that goes brings the namespace back here.

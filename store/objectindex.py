@@ -10,13 +10,12 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import orjson
 
 from store.interface import Reader
+from store.pace import Pace
 from store.types import AllSpaces, Event, EventType, Key
 
 M = TypeVar("M", bound=Hashable)
 
 _PAGE: Final = 500
-_TOGETHER_BYTES: Final = 64 * 1024
-"""Bytes of objects that are read before others get a turn: about 2 ms."""
 
 
 class Noted(NamedTuple):
@@ -88,15 +87,11 @@ class ObjectIndex(Generic[M]):
             return
         self.forget()
         heard = self._heard = {}
-        after, size = None, 0
+        after, pace = None, Pace()
         try:
             while self._heard is heard:
                 listing = await self._store.list(AllSpaces(*self._resource), cached=True, after=after, limit=_PAGE)
-                for key, revision, data in listing.items:
-                    size += len(data)
-                    if size > _TOGETHER_BYTES:
-                        await asyncio.sleep(0)
-                        size = len(data)
+                async for key, revision, data in pace.over(listing.items):
                     # What has been heard of it since is newer.
                     if self._heard is heard and heard.get(key, 0) < revision:
                         self._take(key, Noted(revision, len(data)), self._mark(orjson.loads(data)))

@@ -19,6 +19,7 @@ from kube.requests.logicalclusters import ROOT
 from store.engine import Engine
 from store.fairqueue import FairQueue
 from store.garbagecollection import Holds
+from store.pace import Pace
 from store.types import (
     AllSpaces,
     Delete,
@@ -128,7 +129,7 @@ class DefinitionController:
         self._waiting[place] = stored.key
         where = AllSpaces(*place) if stored.key.space == ROOT else Range(stored.key.space, group, kept)
         held = False
-        for item in (await self._store.list(where)).items:
+        async for item in Pace().over((await self._store.list(where)).items):
             # What operators end for everybody ends in closed and frozen spaces, too.
             if stored.key.space != ROOT and self._holds(item.key.space, item.key.namespace):
                 self._queue.set_aside(stored.key)

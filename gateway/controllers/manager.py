@@ -71,21 +71,41 @@ class QuotaController:
         self._tenants = tenants
         self._custom = custom
         self._queue = FairQueue(self._reconcile_safely)
+        self._lost: dict[tuple[str, str], set[tuple[str, str]] | None] = {}
+        """By space and namespace, of which resources something went there; ``None`` where everything is to be counted."""
 
     def on_events(self, events: Sequence[Event]) -> None:
         """Note the namespaces and tenants that lost something, or got a quota."""
         self._note_tenants(events)
-        for event in events:
-            key = event.key
-            new_quota = key[1:3] == _RESOURCE_QUOTAS and (
-                event.type is EventType.ADDED or (_PUBLISHED_COPY in event.data and not _is_settled(event.data))
-            )
-            lost = event.type is EventType.DELETED and not _is_copy(event.data)
-            if key.namespace and (lost or new_quota):
-                self._enqueue(Key(key.space, "", "resourcequotas", key.namespace, ""))
+        self._note_namespaces(events)
 
     def on_remade(self, space: str, namespace: str) -> None:
         """Note a namespace in which something was made that no admission has counted."""
+        self._note(space, namespace, None)
+
+    def _note_namespaces(self, events: Sequence[Event]) -> None:
+        """What went is counted afresh, unless a change of the namespace's quotas follows, as for tenants."""
+        pending: Key | None = None
+        for event in events:
+            key = event.key
+            if pending is not None and not _settles(event, pending):
+                self._note(pending.space, pending.namespace, {pending[1:3]})
+            pending = None
+            if not key.namespace:
+                continue
+            if key[1:3] == _RESOURCE_QUOTAS and (
+                event.type is EventType.ADDED or (_PUBLISHED_COPY in event.data and not _is_settled(event.data))
+            ):
+                self._note(key.space, key.namespace, None)
+            elif event.type is EventType.DELETED and not _is_copy(event.data):
+                pending = key
+        if pending is not None:
+            self._note(pending.space, pending.namespace, {pending[1:3]})
+
+    def _note(self, space: str, namespace: str, lost: set[tuple[str, str]] | None) -> None:
+        place = space, namespace
+        known = self._lost.get(place, set())
+        self._lost[place] = None if lost is None or known is None else known | lost
         self._enqueue(Key(space, "", "resourcequotas", namespace, ""))
 
     def _note_tenants(self, events: Sequence[Event]) -> None:
@@ -136,11 +156,33 @@ class QuotaController:
             raise
 
     async def _recount(self, space: str, namespace: str) -> None:
-        listing = await self._store.list(Range(space, "", "resourcequotas", namespace))
-        if listing.items:
+        lost = self._lost.pop((space, namespace), set())
+        try:
+            if not (await self._store.list(Range(space, "", "resourcequotas", namespace))).items:
+                return
             await self._custom.ensure(space)
-        for stored in listing.items:
-            await self._plugin.recount(stored, time.time())
+            written = await self._plugin.recount(space, namespace, lost, time.time())
+        except BaseException:
+            self._note(space, namespace, lost)
+            raise
+        if written:
+            # To whoever reads the log, this settles what went meanwhile.
+            self._note(space, namespace, lost)
+
+
+def _settles(event: Event, lost: Key) -> bool:
+    """Whether this is what the admission has kept together with a deletion: another status of a quota there."""
+    key = event.key
+    if key[1:3] != _RESOURCE_QUOTAS or (key.space, key.namespace) != (lost.space, lost.namespace):
+        return False
+    if event.type is not EventType.MODIFIED or event.previous is None:
+        return False
+    before, after = (_without_status(orjson.loads(data)) for data in (event.previous, event.data))
+    return before == after
+
+
+def _without_status(body: dict[str, Any]) -> dict[str, Any]:
+    return {**body, "status": None, "metadata": {**body["metadata"], "resourceVersion": ""}}
 
 
 def _is_copy(data: bytes) -> bool:

@@ -47,6 +47,7 @@ from kube.requests.logicalclusters import ROOT, full_path, is_tenant_space, spac
 from kube.workspaces.namespacecontents import ROOT_CERTIFICATES, SERVICE_ACCOUNT, service_account
 from store.engine import Engine
 from store.fairqueue import FairQueue
+from store.pace import Pace
 from store.postgresql.leadership import RETRY_SECONDS, CheckLeadership, lead
 from store.types import (
     Check,
@@ -355,8 +356,11 @@ class PublicationController:
         return ending(NAMESPACES, body, now=timestamp(time.time()))
 
     async def _is_in_use(self, place: Key) -> bool:
+        pace = Pace()
         for group, resource in await self._store.resources(place.space, place.name):
-            for item in (await self._store.list(Range(place.space, group, resource, place.name))).items:
+            async for item in pace.over(
+                (await self._store.list(Range(place.space, group, resource, place.name))).items
+            ):
                 held = (*item.key[1:3], item.key.name) in (SERVICE_ACCOUNT, ROOT_CERTIFICATES)
                 if not held and not publications.is_copy(orjson.loads(item.data)):
                     return True

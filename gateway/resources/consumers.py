@@ -23,12 +23,11 @@ from kube.workspaces.apiexports import (
 from kube.workspaces.types import reference
 from store.engine import Engine
 from store.objectindex import Noted, ObjectIndex
+from store.pace import Pace
 from store.types import Event, Key, Range, Stored
 
 Body = dict[str, Any]
 
-_TOGETHER_BYTES: Final = 64 * 1024
-"""Bytes of bindings that are read before others get a turn: about 2 ms."""
 
 _TOGETHER: Final = 256
 """Bindings that are looked up at once."""
@@ -142,13 +141,9 @@ class Consumers:
             claims, said = claimed(export, **wanted._asdict()), {}
         unread = {key: noted for key, noted in bindings.items() if key not in said} if claims else {}
         look.charge(sum(noted.size for noted in unread.values()))
-        size = 0
+        pace = Pace()
         for keys in _together(unread):
-            for item in await self._current(keys):
-                size += len(item.data)
-                if size > _TOGETHER_BYTES:
-                    await asyncio.sleep(0)
-                    size = len(item.data)
+            async for item in pace.over(await self._current(keys)):
                 # Where it is newer than what was noted, it is read again once that has been heard of.
                 said[item.key] = unread[item.key].revision, _answer(decoded(item.data), export, wanted)
         answers: dict[str, Selected] = {}

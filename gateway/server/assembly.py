@@ -24,7 +24,7 @@ from access.authorization.build import build_authorization
 from access.authorization.modes.keystone import KeystoneAuthorizer
 from access.reloading import ReloadedFile
 from access.requestlimits import TenantThrottle
-from access.tenantlimits import LIMITING, StoredBounds, TenantLimits
+from access.tenantlimits import LIMITING, StoredBounds, TenantLimits, TenantTiers
 from audit import tracing
 from audit.requestlog.records import RequestLog
 from gateway.controllers import manager
@@ -118,7 +118,8 @@ async def build_runtime(
 
         clusters, placements, tokens = Clusters(options.database_url), Placements(store), WorkspaceTokens()
         placements.on_come = open_streams.reauthorize
-        stored_bounds = StoredBounds(store, options.stored_mebibytes)
+        tiers = TenantTiers(store)
+        stored_bounds = StoredBounds(tiers, options.stored_mebibytes)
         admission = build_admission(
             store,
             authorization,
@@ -140,7 +141,7 @@ async def build_runtime(
         shares = RateShares(str(uuid.uuid4()), options.workers)
         throttle = TenantThrottle(options.tenant_limits, open_streams.of, shares.part)
         rates = RateReports(options.database_url, throttle, shares)
-        tenant_limits = TenantLimits(store, throttle, options.tenant_limits)
+        tenant_limits = TenantLimits(tiers, throttle, options.tenant_limits)
         runtime = Runtime(
             options=options,
             store=store,

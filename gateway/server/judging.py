@@ -19,7 +19,7 @@ from access.admission.base import CREATE
 from access.admission.chain import AdmissionChain
 from access.admission.dynamic.webhooks import MutatingAdmissionWebhook, ValidatingAdmissionWebhook
 from access.authorization.chain import AuthorizationChain
-from access.tenantlimits import StoredBounds
+from access.tenantlimits import StoredBounds, TenantTiers
 from gateway.handlers import deleting, patching, subresources, writing
 from gateway.handlers.deleting import DeleteOptions
 from gateway.handlers.writing import attributes_of, candidate_of, prepare_new
@@ -231,7 +231,7 @@ def _admission(store: Store, authorization: Any, catalogs: Catalogs) -> Admissio
         locks=KeyedLocks(),
         namespace_quotas=untold,
         hosts=unseen,
-        room=StoredBounds(store, settings.TENANT_STORED_MEBIBYTES).room,
+        room=StoredBounds(TenantTiers(store), settings.TENANT_STORED_MEBIBYTES).room,
         workspace_depth=WORKSPACE_DEPTH,
         disabled=(MutatingAdmissionWebhook.name, ValidatingAdmissionWebhook.name),
     )

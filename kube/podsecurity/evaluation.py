@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -52,22 +52,20 @@ def is_significant(new: Body, old: Body) -> bool:
     )
 
 
-def warnings_about(pods: Iterable[Body], namespace: str, standard: Standard, most: int) -> list[str]:
+def warnings_about(
+    judged: Mapping[str, Sequence[Violation]], namespace: str, standard: Standard, *, first: int, of: int
+) -> list[str]:
     """What an administrator is told who makes a namespace enforce a standard that its pods do not keep to.
 
-    At most ``most`` pods are looked at; of those that one controller made, first one each.
+    ``judged`` are the violations of those that were looked at, by their names: the ``first`` ``of`` all that are there.
     """
-    ordered = list(_one_of_each_first(pods))
     names: dict[str, list[str]] = {}
-    for pod in ordered[:most]:
-        found = violations(standard, pod.get("metadata") or {}, pod.get("spec") or {})
+    for name, found in judged.items():
         if found:
-            names.setdefault(", ".join(reason for reason, _ in found), []).append(pod["metadata"]["name"])
+            names.setdefault(", ".join(reason for reason, _ in found), []).append(name)
     said = []
-    if len(ordered) > most:
-        said.append(
-            f"new PodSecurity enforce level only checked against the first {most} of {len(ordered)} existing pods"
-        )
+    if of > first:
+        said.append(f"new PodSecurity enforce level only checked against the first {first} of {of} existing pods")
     if names:
         said.append(f'existing pods in namespace "{namespace}" violate the new PodSecurity enforce level "{standard}"')
     return said + sorted(f"{min(bad)}{_others(len(bad) - 1)}: {reasons}" for reasons, bad in names.items())
@@ -77,18 +75,3 @@ def _others(count: int) -> str:
     if not count:
         return ""
     return " (and 1 other pod)" if count == 1 else f" (and {count} other pods)"
-
-
-def _one_of_each_first(pods: Iterable[Body]) -> Iterator[Body]:
-    seen: set[str] = set()
-    later = []
-    for pod in pods:
-        owners = pod["metadata"].get("ownerReferences") or ()
-        controller = next((owner.get("uid") for owner in owners if owner.get("controller")), None)
-        if controller in seen:
-            later.append(pod)
-            continue
-        if controller is not None:
-            seen.add(controller)
-        yield pod
-    yield from later

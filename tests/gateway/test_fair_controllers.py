@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from access.tenantlimits import StoredBounds
+from access.tenantlimits import StoredBounds, TenantTiers
 from gateway.controllers.apibindings import BindingController
 from gateway.controllers.definitions import DefinitionController
 from gateway.controllers.workspaces import WorkspaceController
@@ -81,14 +81,14 @@ def _lifecycle(runtime: Runtime) -> GarbageCollector:
 
 
 def _tree(runtime: Runtime) -> WorkspaceController:
-    room = StoredBounds(runtime.store, runtime.options.stored_mebibytes).room
+    room = StoredBounds(TenantTiers(runtime.store), runtime.options.stored_mebibytes).room
     return WorkspaceController(
         runtime.store, runtime.options.database_url, "https://127.0.0.1", runtime.suspensions.holds, room
     )
 
 
 def _bindings(runtime: Runtime) -> BindingController:
-    room = StoredBounds(runtime.store, runtime.options.stored_mebibytes).room
+    room = StoredBounds(TenantTiers(runtime.store), runtime.options.stored_mebibytes).room
     return BindingController(runtime.store, runtime.suspensions.holds, room)
 
 

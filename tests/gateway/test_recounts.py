@@ -11,6 +11,7 @@ import orjson
 import pytest
 
 from access.admission.kubernetes.resourcequota import ResourceQuota
+from access.admission.tally import Tally
 from access.admission.tenancy.tenantquota import TenantQuotaAdmission
 from gateway.controllers.manager import QuotaController
 from gateway.http.certificates import prepare
@@ -89,11 +90,11 @@ async def test_what_goes_while_somebody_counts_is_counted_again(tmp_path: Path) 
             class Between(TenantQuotaAdmission):
                 """Somebody collects what was listed before the count is kept."""
 
-                async def count(self, space: str, quota: TenantQuota, now: float) -> dict[str, Quantity]:
-                    counted = await super().count(space, quota, now)
+                async def look(self, space: str, quota: TenantQuota, tally: Tally) -> tuple[dict[str, Quantity], bool]:
+                    looked = await super().look(space, quota, tally)
                     while going:
                         await store.commit(going.pop())
-                    return counted
+                    return looked
 
             of_namespaces = ResourceQuota(store, lambda _: (), lambda *_: None)
             recounts = QuotaController(store, of_namespaces, Between(store, served, (), lambda *_: None), made.custom)

@@ -10,6 +10,7 @@ import orjson
 
 from access.admission.base import CREATE, Attributes, NoopPlugin
 from store.interface import Store
+from store.pace import Pace
 from store.types import Range
 
 
@@ -60,11 +61,16 @@ class DefaultClass(NoopPlugin):
         if spec.get(of.field) is not None or of.asked in _annotations(body):
             return
         listing = await self._store.list(Range(attributes.cluster, *of.classes, ""), cached=True)
-        classes = sorted((orjson.loads(item.data)["metadata"] for item in listing.items), key=lambda each: each["name"])
-        marked = [
-            each for each in classes if any(_annotations({"metadata": each}).get(mark) == "true" for mark in of.marks)
-        ]
+        marked: list[dict[str, Any]] = []
+        async for item in Pace().over(listing.items):
+            # Most have no mark, which their bytes tell.
+            if any(mark.encode() in item.data for mark in of.marks):
+                found = orjson.loads(item.data)
+                if any(_annotations(found).get(mark) == "true" for mark in of.marks):
+                    marked.append(found["metadata"])
         if marked:
+            # Of several of one moment the first by its name.
+            marked.sort(key=lambda each: str(each["name"]))
             spec[of.field] = max(marked, key=lambda each: str(each["creationTimestamp"]))["name"]
 
 

@@ -10,6 +10,7 @@ import orjson
 from access.admission.base import CREATE, DELETE, UPDATE, Attributes, NoopPlugin
 from kube.authorization.decisions import Decision, Verdict
 from kube.objects.podtemplates import TEMPLATES, pod_of
+from kube.podsecurity.checks import Violation
 from kube.podsecurity.configuration import PodSecurityConfiguration
 from kube.podsecurity.evaluation import is_significant, told, violations, warnings_about
 from kube.podsecurity.levels import PodPolicy, Standard, labelled_modes, policy_of
@@ -17,6 +18,7 @@ from kube.requests.fielderrors import invalid_object, together
 from kube.requests.logicalclusters import ROOT
 from kube.requests.status import Cause
 from store.interface import Store
+from store.pace import Pace
 from store.types import Check, Key, Operation, Range, Stored
 
 _ANNOTATIONS: Final = "pod-security.kubernetes.io/"
@@ -68,13 +70,18 @@ class PodSecurity(NoopPlugin):
         if self._exempts_namespace(attributes, attributes.name):
             attributes.warnings.extend(self._ignored(attributes.name, policy, body))
         elif attributes.operation == UPDATE:
-            pods = await self._pods(attributes)
-            attributes.warnings += warnings_about(pods, attributes.name, policy.enforce, _PODS_MAX)
+            await self._warn(attributes, policy.enforce)
 
-    async def _pods(self, attributes: Attributes) -> list[dict[str, Any]]:
-        listing = await self._store.list(Range(attributes.cluster, "", "pods", attributes.name))
-        pods = [orjson.loads(stored.data) for stored in listing.items]
-        return [pod for pod in pods if not self._configuration.exempts_class(pod.get("spec") or {})]
+    async def _warn(self, attributes: Attributes, enforced: Standard) -> None:
+        """Tell of pods that are there already; of more than that, nobody waits for all to be looked at."""
+        pods = (await self._store.list(Range(attributes.cluster, "", "pods", attributes.name))).items
+        judged: dict[str, Sequence[Violation]] = {}
+        async for stored in Pace().over(pods[:_PODS_MAX]):
+            pod = orjson.loads(stored.data)
+            spec = pod.get("spec") or {}
+            if not self._configuration.exempts_class(spec):
+                judged[stored.key.name] = violations(enforced, pod.get("metadata") or {}, spec)
+        attributes.warnings += warnings_about(judged, attributes.name, enforced, first=_PODS_MAX, of=len(pods))
 
     @staticmethod
     def _refuse(attributes: Attributes, causes: Sequence[Cause]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -12,13 +12,14 @@ import orjson
 from access.admission.base import CREATE, DELETE, UPDATE, Attributes, NoopPlugin
 from access.admission.quotarefusals import QuotaRefusals
 from access.admission.rulesinforce import RULES_MAX, require_room, require_short
-from kube.objects.publications import is_copy
+from access.admission.tally import LOOKS_MAX, Tally
 from kube.quota import usage
 from kube.quota.podresources import add, amounts
 from kube.quota.quantities import InvalidQuantity, Quantity
 from kube.quota.usage import Quota, QuotaExceeded
 from kube.requests.status import BadRequest
 from store.interface import Store
+from store.pace import Pace
 from store.types import Key, Operation, Range, Stored, Update
 
 _NONE: Final = Quantity()
@@ -54,9 +55,13 @@ class ResourceQuota(NoopPlugin):
         try:
             quota = usage.read_quota(body)
             now = datetime.fromtimestamp(attributes.now, UTC)
-            used = await self._used(attributes.cluster, attributes.namespace, quota, now)
+            tally = _tally([quota], now)
+            for _ in range(LOOKS_MAX):
+                if not await self._look(attributes.cluster, attributes.namespace, [quota], tally):
+                    break
         except (InvalidQuantity, KeyError, TypeError, AttributeError):
             return  # Validation says what is wrong.
+        used = [_part(tally, quota)]
         if attributes.operation == CREATE and _concerns(quota, "", "resourcequotas"):
             used.append(_counted(quota, "", "resourcequotas", body, now))
         body["status"] = _status(body, usage.total(used, quota))
@@ -125,27 +130,72 @@ class ResourceQuota(NoopPlugin):
             return _difference({}, _counted(quota, group, plural, old, now))
         return {}
 
-    async def _used(self, cluster: str, namespace: str, quota: Quota, now: datetime) -> list[dict[str, Quantity]]:
-        counted: list[dict[str, Quantity]] = []
+    async def _look(self, cluster: str, namespace: str, quotas: Collection[Quota], tally: Tally) -> bool:
+        """Count what is there; whether others have had turns, and may have written meanwhile."""
+        pace = Pace()
         for group, plural, kept in self._resources(cluster):
-            if not _concerns(quota, group, plural):
-                continue
-            listing = await self._store.list(Range(cluster, group, kept, namespace))
-            bodies = (orjson.loads(item.data) for item in listing.items)
-            counted.extend(_counted(quota, group, plural, body, now) for body in bodies if not is_copy(body))
-        return counted
+            if any(_concerns(quota, group, plural) for quota in quotas):
+                place = Range(cluster, group, kept, namespace)
+                await tally.look(place, plural, (await self._store.list(place)).items, pace)
+        return pace.turns > 0
 
-    async def recount(self, stored: Stored, now: float) -> None:
-        """Count a quota's use afresh: what the garbage collector removes is not settled on its way."""
-        body = orjson.loads(stored.data)
+    async def recount(self, space: str, namespace: str, lost: Collection[tuple[str, str]] | None, now: float) -> bool:
+        """Count afresh what is used of the quotas of a namespace that count any of the ``lost`` (group and name in the store).
+
+        What the garbage collector removes is not settled on its way. ``None`` is for all. Whether another amount is written
+        now: what went while it was counted may be in it.
+        """
+        place, moment = Range(space, *_QUOTAS, namespace), datetime.fromtimestamp(now, UTC)
+        known: list[Quota] = []
+        tally = _tally(known, moment)
+        kept: list[tuple[Stored, dict[str, Any], Quota]] = []
         try:
-            quota = usage.read_quota(body)
-            found = await self._used(stored.key.space, stored.key.namespace, quota, datetime.fromtimestamp(now, UTC))
+            for _ in range(LOOKS_MAX):
+                # What counts is what they are before it is looked at what is there: whoever writes meanwhile replaces them.
+                kept = [each for each in map(_read, (await self._store.list(place)).items) if _counts(each[2], lost)]
+                quotas = [quota for _, _, quota in kept]
+                if quotas != known:
+                    known, tally = quotas, _tally(quotas, moment)
+                if not quotas or not await self._look(space, namespace, quotas, tally):
+                    break
         except InvalidQuantity:
-            return
-        status = _status(body, usage.total(found, quota))
-        if body.get("status") != status:
-            await self._store.commit(Update(stored.key, stored.revision, {**body, "status": status}))
+            return False
+        written: list[Operation] = []
+        for stored, body, quota in kept:
+            status = _status(body, usage.total([_part(tally, quota)], quota))
+            if body.get("status") != status:
+                written.append(Update(stored.key, stored.revision, {**body, "status": status}))
+        if written:
+            await self._store.commit(*written)
+        return bool(written)
+
+
+def _read(stored: Stored) -> tuple[Stored, dict[str, Any], Quota]:
+    body = orjson.loads(stored.data)
+    return stored, body, usage.read_quota(body)
+
+
+def _counts(quota: Quota, lost: Collection[tuple[str, str]] | None) -> bool:
+    return lost is None or any(_concerns(quota, group, kept.partition(":")[0]) for group, kept in lost)
+
+
+def _tally(quotas: Collection[Quota], now: datetime) -> Tally:
+    """One for several quotas, so that what is there is read once."""
+
+    def count(group: str, plural: str, body: Mapping[str, Any]) -> dict[str, Quantity]:
+        return {
+            f"{quota.name}/{name}": amount
+            for quota in quotas
+            for name, amount in _counted(quota, group, plural, body, now).items()
+        }
+
+    return Tally(count)
+
+
+def _part(tally: Tally, quota: Quota) -> dict[str, Quantity]:
+    """What is used of one of them."""
+    split = ((name.partition("/"), amount) for name, amount in tally.used.items())
+    return {name: amount for (of, _, name), amount in split if of == quota.name}
 
 
 def _status(body: dict[str, Any], used: Mapping[str, Quantity]) -> dict[str, Any]:

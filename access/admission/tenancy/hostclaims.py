@@ -12,7 +12,6 @@ are dropped, from that row and from those of the domains. So what a tenant makes
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -28,6 +27,7 @@ from kube.requests.names import SYSTEM_TENANT, is_dns_subdomain
 from kube.requests.status import Cause, StatusError
 from kube.workspaces.types import WORKSPACES
 from store.interface import Store
+from store.pace import Pace
 from store.types import Create, Key, Operation, Range, Update
 
 KIND: Final = ("networking.k8s.io", "Ingress")
@@ -39,8 +39,6 @@ _ANY: Final = "*"
 _FULL_SECONDS: Final = 30.0
 """How long a tenant that has no room is refused before all of its Ingresses are looked at again."""
 _FULL_MAX: Final = 4_096
-_TOGETHER_BYTES: Final = 64 * 1024
-"""Bytes of Ingresses that are read before others get a turn: about 2 ms."""
 
 Body = dict[str, Any]
 
@@ -154,13 +152,9 @@ class HostClaims:
 
     async def _ingresses(self, space: str, host: str) -> AsyncIterator[Collection[str]]:
         """The names of each Ingress of a tenant that has this one; empty for any. Others have turns between them."""
-        sought, size = host.encode(), 0
+        sought, pace = host.encode(), Pace()
         async for cluster in self._clusters(space):
-            for stored in (await self._store.list(Range(cluster, *_INGRESSES))).items:
-                size += len(stored.data)
-                if size > _TOGETHER_BYTES:
-                    await asyncio.sleep(0)
-                    size = len(stored.data)
+            async for stored in pace.over((await self._store.list(Range(cluster, *_INGRESSES))).items):
                 # Most have another, which their bytes tell.
                 if sought in stored.data.lower():
                     names = _names(orjson.loads(stored.data))

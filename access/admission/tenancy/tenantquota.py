@@ -10,8 +10,8 @@ import orjson
 
 from access.admission.base import CREATE, DELETE, UPDATE, Attributes, NoopPlugin
 from access.admission.quotarefusals import QuotaRefusals
+from access.admission.tally import LOOKS_MAX, Tally
 from access.admission.tenancy.placedbooks import read_book
-from kube.objects.publications import is_copy
 from kube.objects.strategies import finished
 from kube.quota import tenantquotas
 from kube.quota.quantities import InvalidQuantity, Quantity
@@ -23,6 +23,7 @@ from kube.requests.names import SYSTEM_TENANT
 from kube.requests.status import BadRequest, Forbidden
 from kube.workspaces.types import WORKSPACES
 from store.interface import Store
+from store.pace import Pace
 from store.types import Create, Key, Operation, Range, Stored, Update
 from tenants.quotas import tenant_quota_key
 
@@ -153,16 +154,24 @@ class TenantQuotaAdmission(NoopPlugin):
 
     async def count(self, space: str, quota: TenantQuota, now: float) -> dict[str, Quantity]:
         """What the tenant has in its space, in every workspace below it and in placed namespaces, and was not published."""
-        moment = datetime.fromtimestamp(now, UTC)
-        counted = list((await read_book(self._store, space)).totals())
+        tally = _tally(quota, now)
+        for _ in range(LOOKS_MAX):
+            used, others = await self.look(space, quota, tally)
+            if not others:
+                break
+        return used
+
+    async def look(self, space: str, quota: TenantQuota, tally: Tally) -> tuple[dict[str, Quantity], bool]:
+        """As ``count``, with what was looked at before; and whether others have had turns, and may have written meanwhile."""
+        book, pace = await read_book(self._store, space), Pace()
+        # Before anybody else has a turn, in which the book goes on.
+        placed = list(book.totals())
         async for cluster in self._clusters(space):
             for group, plural, kept in await self._served(cluster):
-                if not quota.concerns(group, plural):
-                    continue
-                listing = await self._store.list(Range(cluster, group, kept))
-                bodies = (orjson.loads(item.data) for item in listing.items)
-                counted += [quota.counted(group, plural, body, now=moment) for body in bodies if not is_copy(body)]
-        return quota.total(counted)
+                if quota.concerns(group, plural):
+                    place = Range(cluster, group, kept)
+                    await tally.look(place, plural, (await self._store.list(place)).items, pace)
+        return quota.total([*placed, tally.used]), pace.turns > 0
 
     async def _clusters(self, space: str) -> AsyncIterator[str]:
         # Asked for first: with it everything is known that was defined there, which says what has to be counted.
@@ -177,16 +186,25 @@ class TenantQuotaAdmission(NoopPlugin):
 
         Whether another amount is written now: what went while it was counted may be in it.
         """
-        stored = await self._store.get(tenant_quota_key(tenant))
-        if stored is None:
-            return False
-        body = orjson.loads(stored.data)
+        quota: TenantQuota | None = None
+        tally: Tally | None = None
         try:
-            quota = self._read(stored.key.space, body)
-            counted = tenantquotas.with_used(body, await self.count(stored.key.space, quota, now))
+            for _ in range(LOOKS_MAX):
+                # What counts is what it is before it is looked at what is there: whoever writes meanwhile replaces it.
+                stored = await self._store.get(tenant_quota_key(tenant))
+                if stored is None:
+                    return False
+                body = orjson.loads(stored.data)
+                read = self._read(stored.key.space, body)
+                if tally is None or read != quota:
+                    quota, tally = read, _tally(read, now)
+                used, others = await self.look(stored.key.space, read, tally)
+                if not others:
+                    break
         except InvalidQuantity:
             return False
-        if counted == body:
+        counted = tenantquotas.with_used(body, used)
+        if stored is None or counted == body:
             return False
         await self._store.commit(Update(stored.key, stored.revision, counted))
         return True
@@ -198,6 +216,11 @@ class TenantQuotaAdmission(NoopPlugin):
             return stored is not None and self._concerns(stored, key.group, key.resource.partition(":")[0])
         except InvalidQuantity:
             return False
+
+
+def _tally(quota: TenantQuota, now: float) -> Tally:
+    moment = datetime.fromtimestamp(now, UTC)
+    return Tally(lambda group, plural, body: quota.counted(group, plural, body, now=moment))
 
 
 def _change(

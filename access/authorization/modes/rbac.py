@@ -24,6 +24,7 @@ from kube.requests.logicalclusters import ROOT, tenant_of
 from kube.requests.names import SYSTEM_TENANT
 from kube.requests.requestinfo import RequestInfo
 from store.interface import Reader
+from store.pace import Pace
 from store.types import Event, EventType, Key, Range
 
 _ROLES: Final = ("roles", "clusterroles")
@@ -37,9 +38,6 @@ _Home = tuple[str, str, tuple[str, ...], str]
 
 _MET_MAX: Final = 16_384
 """Who has been asked about once, before all of them are forgotten."""
-
-_TOGETHER_BYTES: Final = 64 * 1024
-"""Bytes of roles and bindings that are read before others get a turn: about 2 ms."""
 
 
 class PolicyCache:
@@ -223,16 +221,11 @@ class PolicyCache:
 
     async def _read(self, cluster: str, plurals: Sequence[str], read: Callable[[Mapping[str, Any]], Any]) -> list[Any]:
         found: list[Any] = []
+        pace = Pace()
         for plural in plurals:
             listing = await self._store.list(Range(cluster, GROUP, plural), cached=True)
-            read_bytes = 0
-            for item in listing.items:
-                read_bytes += len(item.data)
-                if read_bytes > _TOGETHER_BYTES:
-                    # What others write meanwhile makes the reading void, as while it was listed.
-                    await asyncio.sleep(0)
-                    read_bytes = len(item.data)
-                found.append(read(orjson.loads(item.data)))
+            # What others write in their turns makes the reading void, as while it was listed.
+            found += [read(orjson.loads(item.data)) async for item in pace.over(listing.items)]
         return found
 
 

@@ -31,6 +31,7 @@ from kube.workspaces.apiexports import (
     split_export,
 )
 from store.interface import Reader
+from store.pace import Pace
 from store.types import Key, Range
 
 _BUILTIN: Final = frozenset((resource.group, resource.plural) for resource in BUILTINS)
@@ -89,7 +90,7 @@ class MaximalPermissionPolicy:
     async def filter_rules(self, held: RuleSet, principal: Principal, cluster: str, namespace: str) -> RuleSet:
         """What providers leave of it; incomplete where a ``*`` covers what is limited."""
         limits: dict[tuple[str, str], tuple[Rule, ...]] = {}
-        for stored in (await self._store.list(Range(cluster, *CRDS), cached=True)).items:
+        async for stored in Pace().over((await self._store.list(Range(cluster, *CRDS), cached=True)).items):
             if EXPORT.encode() not in stored.data:
                 continue
             definition = orjson.loads(stored.data)
