@@ -10,6 +10,7 @@ from typing import Final
 from gateway.filters.standing import require_standing
 from gateway.handlers import (
     acrossnamespaces,
+    acrosstenants,
     connecting,
     discovery,
     health,
@@ -157,7 +158,9 @@ async def _answer(runtime: Runtime, request: Request, recheck: Recheck) -> Respo
     if kind.resource.namespaced and not info.namespace:
         if not request.principal.is_system:
             recheck = _outside_closed_namespaces(runtime, request, recheck)
-        if info.verb in ("list", "watch") and not info.all_tenants:
+        if info.all_tenants:
+            recheck = await acrosstenants.heed(runtime, request, recheck)
+        elif info.verb in ("list", "watch"):
             come = runtime.placements.come(info.cluster)
             placements, since = await runtime.placements.in_space(info.cluster)
             if placements or _is_of_placed(request):

@@ -257,8 +257,8 @@ async def _disrupting(runtime: Runtime, request: Request, pod: Body) -> tuple[Bo
 
 def _counted(runtime: Runtime, request: Request, old: Body, new: Body) -> Body:
     """A budget in which the server has counted, with the server as the owner of that."""
-    place = {"group": "policy", "version": "v1", "resource": "poddisruptionbudgets", "subresource": "status"}
-    kind = runtime.catalogs.require(replace(request.info, **place))
+    place = replace(request.info, group="policy", version="v1", resource="poddisruptionbudgets", subresource="status")
+    kind = runtime.catalogs.require(place)
     write = Write(
         manager="kube-apiserver",
         version=kind.api_version,

@@ -71,7 +71,7 @@ class Placements:
         self._known: dict[tuple[str, str], tuple[Stored, Placement | None]] = {}
         self._kept: set[tuple[str, str]] = set()
         """Namespaces, by their spaces, that are not placed; of which nothing has been heard since that was seen."""
-        self._placed: set[tuple[str, str]] = set()
+        self._placed: dict[tuple[str, str], Placement] = {}
         """Those that are, of all that was learnt and heard of: as many as there are workspaces on clusters."""
         self._learnt: set[str | None] = set()
         """The spaces of which those are all that are placed; with ``None`` among them, every space."""
@@ -104,12 +104,17 @@ class Placements:
             if (group, resource) == NAMESPACES:
                 self._kept.discard((space, name))
                 self._known.pop((space, name), None)
-                self._placed.discard((space, name))
-                if event.type is not EventType.DELETED and placement_in(event.data, event.key) is not None:
-                    self._placed.add((space, name))
+                placement = None if event.type is EventType.DELETED else placement_in(event.data, event.key)
+                self._know((space, name), placement)
                 if _comes(event):
                     self._come[space] += 1
                     self.on_come(space)
+
+    def _know(self, place: tuple[str, str], placement: Placement | None) -> None:
+        if placement is None:
+            self._placed.pop(place, None)
+        else:
+            self._placed[place] = placement
 
     def _forget(self) -> None:
         self._kept.clear()
@@ -132,9 +137,19 @@ class Placements:
             self._kept.add(place)
         return placement
 
-    def come(self, space: str) -> int:
-        """How many placed namespaces of a space have come into use since the process began, whatever became of them."""
-        return self._come[space]
+    def come(self, space: str | None) -> int:
+        """How many placed namespaces of a space have come into use since the process began, whatever became of them.
+
+        With ``None`` of all spaces.
+        """
+        return self._come.total() if space is None else self._come[space]
+
+    async def clusters_in_use(self) -> set[str]:
+        """The clusters on which any space has a namespace in use, as of what was committed before."""
+        await self._learn(None)
+        # A reading that waits for what others have written: it has been heard of then.
+        await self._store.list(AllSpaces(*NAMESPACES), limit=1)
+        return {placement.cluster for placement in self._placed.values() if placement.is_active}
 
     async def shown(
         self, kind: tuple[str, str], among: ScopeFilter | None, *, spaces: Sequence[str] | None
@@ -161,8 +176,7 @@ class Placements:
                 # A page is as this process has heard it at this moment, and taken in before it hears more.
                 page = await self._store.list(namespaces, cached=True, after=after, limit=_PAGE)
                 for stored in page.items:
-                    if placement_in(stored.data, stored.key) is not None:
-                        self._placed.add((stored.key.space, stored.key.name))
+                    self._know((stored.key.space, stored.key.name), placement_in(stored.data, stored.key))
                 await asyncio.sleep(0)
                 if not page.remaining:
                     learnt.add(space)

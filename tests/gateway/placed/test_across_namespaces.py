@@ -15,7 +15,7 @@ from tenants.models import Cluster, Role, Tier, Workspace
 from tenants.services import cluster_register, workspace_suspend
 from tests.faultproxy import Fault
 from tests.gateway.callers import Caller, Watch, config_map, eventually
-from tests.gateway.placed.conftest import Door, namespace, phase_of, said
+from tests.gateway.placed.conftest import STANDING_IN, Door, namespace, phase_of, said
 from tests.tenants.conftest import OPERATOR
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -188,6 +188,47 @@ def test_the_first_and_the_last_placed_namespace_have_everybody_list_anew(new_do
         refused = owner.get(ALL, labelSelector=OURS, limit=1, **{"continue": placed["continue"]})
         assert (refused.status, refused.reason) == (410, "Expired"), refused.body
         assert owner.watch(ALL, labelSelector=OURS, resourceVersion=placed["resourceVersion"]).status == 410
+
+
+def test_nobody_who_asks_across_tenants_takes_what_is_stored_for_all_there_is(
+    new_standing_door: Callable[[], Door], kubectl: Callable[..., str]
+) -> None:
+    """TS14: while any cluster may hold more. Watches that began before end; people are told, and where to ask."""
+    door = new_standing_door()
+    owner, admin, everywhere = door.person("olga", Role.OWNER), door.server.admin, "/api/v1/tenants/*/configmaps"
+    assert owner.post("/api/v1/namespaces", {"metadata": {"name": "here"}}).status == 201
+    assert owner.post(path("here"), made("one")).status == 201
+    listed = admin.get(everywhere, labelSelector=OURS)
+    assert (listed.status, shown(listed.body)) == (200, ["here/one"])
+    version = listed.body["metadata"]["resourceVersion"]
+    capacities = "/apis/storage.k8s.io/v1/tenants/*/csistoragecapacities"
+    with (
+        admin.watch(everywhere, labelSelector=OURS, resourceVersion=version) as watch,
+        admin.watch(capacities, allowWatchBookmarks="true") as other,
+    ):
+        where = door.place(owner, on=STANDING_IN)
+        assert watch.until_end()[-1]["object"]["reason"] == "Expired"
+        assert owner.post(path(where), made("two")).status == 201
+        remedy = "ask in one tenant, at /clusters/root:NAME"
+        for query in ({}, {"watch": "true"}, {"limit": "1"}, {"resourceVersion": "0"}):
+            refused = admin.get(everywhere, labelSelector=OURS, **query)
+            assert (refused.status, refused.reason) == (400, "BadRequest"), refused.body
+            assert remedy in refused.body["message"]
+        table = admin.get(everywhere, TABLE, labelSelector=OURS)
+        assert table.status == 200
+        assert [row["cells"][0] for row in table.body["rows"]] == ["one"]
+        assert remedy in table.headers["warning"]
+        assert shown(admin.get(f"/clusters/root:{door.name}{ALL}", labelSelector=OURS).body) == [
+            "here/one",
+            f"{where}/two",
+        ]
+        # What is in no namespace is the product's own, and what no account of workspaces may read is none of the tenant's.
+        for complete in ("/api/v1/tenants/*/namespaces", capacities):
+            whole = admin.get(complete)
+            assert (whole.status, "warning" in whole.headers) == (200, False), whole.body
+        assert not other.ended
+    assert owner.delete(f"/api/v1/namespaces/{where}").status == 200
+    assert shown(admin.get(everywhere, labelSelector=OURS).body) == ["here/one"]
 
 
 def test_what_is_closed_is_shown_by_nothing_from_the_moment_on(owner: Caller, places: list[str]) -> None:
