@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable
+from contextlib import nullcontext
 from functools import partial
 from typing import Final
 
@@ -50,15 +51,19 @@ _PARTS: Final = {
 async def dispatch(runtime: Runtime, request: Request, recheck: Recheck) -> Response | Stream:
     """Answer an authorised request: admission, store and the rest. Raises ``StatusError``.
 
-    Heavy bodies and large ones are charged to the tenant by what they cost; warnings go with every answer, refusals included.
+    Heavy bodies and large ones are charged by what they cost to the tenant that asks, or about which a cluster asks; warnings
+    go with every answer, refusals included.
     """
-    sent = 0
-    request.light = runtime.heavy is not None and request.info.verb != "watch"
-    request.in_turn = partial(runtime.compression.run, request.principal.tenant)
-    # It holds nothing of the request, which would then stay, with its bodies, until the collector of cycles comes by.
-    charge = request.charge = partial(_charge, runtime, request.principal, request.info)
+    payer, sent = request.principal, 0
     if request.body:
         sent = weight(request.body)
+        if sent > HEAVY and webhooks.concerns(request.info):
+            payer = await webhooks.payer(runtime, request)
+    request.light = runtime.heavy is not None and request.info.verb != "watch"
+    request.in_turn = partial(runtime.compression.run, payer.tenant)
+    # It holds nothing of the request, which would then stay, with its bodies, until the collector of cycles comes by.
+    charge = request.charge = partial(_charge, runtime, payer, request.info)
+    if request.body:
         request.charge_kept(len(request.body), values=sent if sent > HEAVY else 0)
     answer: Response | Stream
     try:
@@ -68,7 +73,9 @@ async def dispatch(runtime: Runtime, request: Request, recheck: Recheck) -> Resp
             raise
         known = max(request.weight, sent)
         charge((known - sent) // COST_VALUES, further=request.charged)
-        answer = await runtime.heavy.answer(request, partial(require_standing, runtime, request.principal, recheck))
+        stands = partial(require_standing, runtime, request.principal, recheck)
+        async with webhooks.deadline(request) if webhooks.concerns(request.info) else nullcontext():
+            answer = await runtime.heavy.answer(request, stands, payer.tenant)
         # What its bytes did not tell.
         charge(max(request.weight - known, 0) // COST_VALUES, further=True)
         return answer

@@ -72,8 +72,8 @@ class HeavyRequests:
         """The process, while there is one."""
         return self._process.pid if self._process is not None else None
 
-    async def answer(self, request: Request, recheck: Recheck) -> Response:
-        """The answer to an authorised request that has been charged.
+    async def answer(self, request: Request, recheck: Recheck, tenant: str | None) -> Response:
+        """The answer to an authorised request that has been charged to a tenant, in that one's turn.
 
         Raises ``TooManyRequests`` when too many of its tenant wait, ``Timeout`` (504) and ``InternalError`` when the
         process did not answer or ended: whether a write took effect is then unknown. And what ``recheck`` raises.
@@ -90,7 +90,7 @@ class HeavyRequests:
             request.notes.extend(notes)
             return answer
 
-        return await self._executor.run(request.principal.tenant, work)
+        return await self._executor.run(tenant, work)
 
     async def close(self) -> None:
         """End the process."""

@@ -19,16 +19,21 @@ from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision, Verdict
 from kube.kinds.builtins import BUILTINS
 from kube.kinds.resources import Resource, Version
+from kube.requests.decoding import HEAVY
+from kube.requests.fielderrors import invalid_object
 from kube.requests.logicalclusters import tenant_of
 from kube.requests.names import SYSTEM_TENANT
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import StatusError
+from kube.validation.listlimits import length_causes
 from kube.webhooks.isolation import is_platform
 from kube.webhooks.reviews import AdmissionReview, admission_answer, read_admission_review
 from store.types import PreconditionFailed
 
 _NAMESPACES: Final = ("", "namespaces")
-_AUTHENTICATOR: Final = "webhook"
+AUTHENTICATOR: Final = "webhook"
+"""By whom those are known who write on a cluster: it has said so."""
+
 _ALLOWED: Final = Decision(Verdict.ALLOW, "admission")
 
 
@@ -41,6 +46,8 @@ async def answer(runtime: Runtime, request: Request, cluster: str, body: Any) ->
         return admission_answer(review.uid, None)
     attributes = _attributes(review, placement, request.now)
     try:
+        if request.weight > HEAVY:
+            _require_short(review)
         if is_namespace:
             await runtime.cluster_namespace_admission.admit(attributes)
         else:
@@ -51,6 +58,15 @@ async def answer(runtime: Runtime, request: Request, cluster: str, body: Any) ->
         _record(runtime, request, attributes, refusal.code)
         return admission_answer(review.uid, refusal)
     return admission_answer(review.uid, None, attributes.warnings)
+
+
+def _require_short(review: AdmissionReview) -> None:
+    """Refuse what would be refused at the door, unless it is as long already. Raises ``Invalid``."""
+    if BUILTINS.by_group_resource(review.group, review.plural) is None:
+        return
+    causes = length_causes(review.object or {})
+    if causes and not (review.old and length_causes(review.old)):
+        raise invalid_object(review.group, review.kind, review.name, causes)
 
 
 async def _admit(runtime: Runtime, attributes: Attributes) -> None:
@@ -78,7 +94,7 @@ def _attributes(review: AdmissionReview, placement: Placement | None, now: float
             uid=subject.uid,
             groups=subject.groups,
             tenant=SYSTEM_TENANT if is_platform(subject) else tenant or None,
-            authenticator=_AUTHENTICATOR,
+            authenticator=AUTHENTICATOR,
         ),
         info=RequestInfo(
             method="",
@@ -127,7 +143,7 @@ def _record(runtime: Runtime, request: Request, attributes: Attributes, code: in
             request.audit_id,
             time=request.now,
             latency=0.0,
-            principal=Principal(name=principal.name, tenant=tenant or None, authenticator=_AUTHENTICATOR),
+            principal=Principal(name=principal.name, tenant=tenant or None, authenticator=AUTHENTICATOR),
             info=attributes.info,
             decision=with_notes(_ALLOWED, attributes.notes),
             status=code,

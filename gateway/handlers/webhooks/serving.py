@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from functools import lru_cache
 from typing import Any, Final
 
@@ -14,7 +15,9 @@ from access.authentication.clusterwebhooks import PATH, cluster_of
 from gateway.handlers.webhooks import admit, authenticate, authorize
 from gateway.http.messages import JSON, Request, Response
 from gateway.process.runtime import Runtime
+from kube.authentication.identity import Principal
 from kube.requests.decoding import decode_json
+from kube.requests.logicalclusters import tenant_of
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import Forbidden, MethodNotAllowed, NoSuchPage, Timeout, UnsupportedMediaType
 
@@ -27,6 +30,7 @@ _HOOKS: Final[Mapping[str, _Answer]] = {
 _PATIENCE_SECONDS: Final = 5.0
 """Half of the ten seconds that a kube-apiserver waits unless it is configured otherwise."""
 
+_NAMESPACE: Final = re.compile(rb'"namespace"\s*:\s*"([a-z0-9][a-z0-9-]{0,62})"')
 _DURATION: Final = re.compile(r"(?:(\d{1,3})m)?(?:(\d{1,3}(?:\.\d{1,9})?)s)?")
 
 
@@ -35,8 +39,25 @@ def concerns(info: RequestInfo) -> bool:
     return not info.is_resource and info.path.startswith(PATH)
 
 
+async def payer(runtime: Runtime, request: Request) -> Principal:
+    """Whose is the work on a heavy review: the tenant's whose namespace it is about, and nobody's where it is about none.
+
+    A kube-apiserver names the namespace before the object, which names the same: the first that is named tells it, and
+    what is heavy need not be decoded for that.
+    """
+    asking, named = request.principal, _NAMESPACE.search(request.body)
+    there = await runtime.cluster_namespaces.on(cluster_of(asking)) if named is not None else {}
+    placement = there.get(named[1].decode()) if named is not None else None
+    if placement is None:
+        return asking
+    tenant = tenant_of(placement.space)
+    if not runtime.throttle.is_bound(tenant):
+        await runtime.tenant_limits.ensure(tenant)
+    return Principal(name=asking.name, tenant=tenant, authenticator=admit.AUTHENTICATOR)
+
+
 async def serve(runtime: Runtime, request: Request) -> Response:
-    """Answer a review. Raises ``StatusError``; ``Timeout`` when half of what the cluster waits is over."""
+    """Answer a review. Raises ``StatusError``; ``Timeout`` when half of what the cluster waits is over; ``TooHeavy``."""
     cluster, _, hook = request.info.path.removeprefix(PATH).partition("/")
     if hook not in _HOOKS:
         raise NoSuchPage
@@ -46,16 +67,24 @@ async def serve(runtime: Runtime, request: Request) -> Response:
         raise Forbidden(f"the webhooks of the cluster {cluster} are asked with its own credential alone")
     if request.headers.get(b"content-type", JSON).partition(b";")[0].strip() != JSON:
         raise UnsupportedMediaType("reviews are read as application/json")
+    request.weigh(request.body)
     body = decode_json(request.body)
+    async with deadline(request):
+        await runtime.require_trustworthy()
+        if hook == "admit":
+            runtime.asking_clusters.note(request.principal.uid)
+        answer = await _HOOKS[hook](runtime, request, cluster, body)
+    return Response(200, orjson.dumps(answer))
+
+
+@asynccontextmanager
+async def deadline(request: Request) -> AsyncIterator[None]:
+    """Raises ``Timeout`` when half of what the cluster waits is over, wherever its review is answered."""
     try:
         async with asyncio.timeout(patience(request.query.get("timeout", ""))):
-            await runtime.require_trustworthy()
-            if hook == "admit":
-                runtime.asking_clusters.note(request.principal.uid)
-            answer = await _HOOKS[hook](runtime, request, cluster, body)
+            yield
     except TimeoutError:
         raise Timeout("the review was not answered within half of the timeout that the cluster gives") from None
-    return Response(200, orjson.dumps(answer))
 
 
 @lru_cache(maxsize=64)

@@ -1,0 +1,118 @@
+"""What a cluster asks about holds the loop no longer than what anybody sends, and its tenant pays for it (DOS-03, AD6)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Final
+from uuid import uuid4
+
+import orjson
+import pytest
+
+from access.requestlimits import TenantThrottle
+from gateway.http.messages import Response
+from gateway.process.runtime import Runtime
+from kube.authentication.identity import Principal
+from kube.quota.tenantquotas import NAME, TENANT_QUOTAS
+from kube.requests.ratelimits import Limits
+from kube.requests.tokenbuckets import TokenBucket
+from kube.validation.listlimits import BOUNDS
+from store.types import Create, Key
+from tenants.clusters.objects import CLUSTER_LABEL, WORKSPACE_LABEL
+from tests.gateway.loopturns import LoopTurns
+from tests.gateway.overloading import JSON, Expensive, ask, corpus, pod, runtime
+from tests.gateway.test_overload import STEPS
+from tests.gateway.webhooks.test_admit import write
+
+__all__ = ["runtime"]
+
+CLUSTER: Final = "heavy-1"
+ASKING: Final = Principal(
+    name=f"tenantry:cluster:{CLUSTER}", uid=str(uuid4()), tenant=None, authenticator="cluster-webhooks"
+)
+HARD: Final = {"pods": "1M", "count/configmaps": "1M"}
+
+
+@pytest.fixture
+async def namespaces(runtime: Runtime) -> AsyncIterator[tuple[str, str]]:
+    """Those of two tenants on one cluster."""
+    made = []
+    for tenant in (f"heavy-{uuid4().hex[:8]}" for _ in range(2)):
+        labels = {CLUSTER_LABEL: CLUSTER, WORKSPACE_LABEL: str(uuid4())}
+        namespace = {"metadata": {"name": tenant, "uid": tenant, "labels": labels}, "status": {"phase": "Active"}}
+        quota = {
+            "metadata": {"name": NAME},
+            "spec": {"hard": HARD},
+            "status": {"hard": HARD, "used": dict.fromkeys(HARD, "0")},
+        }
+        await runtime.store.commit(
+            Create(Key("root", "", "tenants", "", tenant), {"metadata": {"name": tenant, "uid": tenant}}),
+            Create(Key(f"root:{tenant}", "", "namespaces", "", tenant), namespace),
+            Create(Key(f"root:{tenant}", *TENANT_QUOTAS, "", NAME), quota),
+        )
+        made.append(tenant)
+    yield made[0], made[1]
+
+
+async def review(runtime: Runtime, namespace: str, body: dict[str, Any], **more: Any) -> Response:
+    sent = orjson.dumps(write(namespace, body, **more))
+    return await ask(
+        runtime, Expensive("review", "POST", f"/webhooks/{CLUSTER}/admit?timeout=400s", JSON, sent), ASKING
+    )
+
+
+def said(answer: Response) -> dict[str, Any]:
+    assert answer.status == 200, answer.body[:300]
+    found: dict[str, Any] = orjson.loads(answer.body)["response"]
+    return found
+
+
+async def test_no_review_holds_the_loop(runtime: Runtime, namespaces: tuple[str, str]) -> None:
+    """However expensive what somebody writes on a cluster, its review takes no more steps of a turn than small requests do."""
+    small = said(await review(runtime, namespaces[0], pod("small")))
+    assert small["allowed"], small
+    turns, held = LoopTurns(), {}
+    for asked in corpus(4_000):
+        if asked.method != "POST" or asked.media != JSON or not asked.name.endswith(f"as {JSON}"):
+            continue
+        body = orjson.loads(asked.body)
+        body["metadata"]["uid"] = str(uuid4())
+        for old in (None, body):
+            with turns.counting():
+                answer = await review(runtime, namespaces[0], body, old=old)
+            assert answer.status == 200, (asked.name, answer.body[:300])
+            if turns.most > STEPS:
+                held[asked.name] = turns.most
+    assert not held
+    assert runtime.heavy
+    assert runtime.heavy.done
+
+
+def _wide(containers: int) -> dict[str, Any]:
+    return pod("wide", containers=[{"name": f"c{number}", "image": "i"} for number in range(containers)])
+
+
+async def test_what_is_too_long_at_the_door_is_too_long_on_the_cluster(
+    runtime: Runtime, namespaces: tuple[str, str]
+) -> None:
+    """What is there already may change, and go."""
+    most = BOUNDS["containers"]
+    fits, long = _wide(most), _wide(most + 1)
+    assert said(await review(runtime, namespaces[0], fits))["allowed"]
+    refused = said(await review(runtime, namespaces[0], long))
+    assert (refused["allowed"], refused["status"]["code"], refused["status"]["reason"]) == (False, 422, "Invalid")
+    assert "spec.containers" in refused["status"]["message"]
+    assert said(await review(runtime, namespaces[0], long, old=long))["allowed"]
+    assert said(await review(runtime, namespaces[0], long, operation="DELETE"))["allowed"]
+
+
+async def test_a_heavy_review_is_its_tenants_work(runtime: Runtime, namespaces: tuple[str, str]) -> None:
+    """AD6: whoever floods a cluster with what is heavy owes for it; nobody else does, and small reviews are free."""
+    runtime.throttle = TenantThrottle(Limits(write=TokenBucket(0.001, 10), person_share=100), lambda *_: 0)
+    own, neighbours = namespaces
+    assert said(await review(runtime, own, _wide(450)))["allowed"]
+    owed = await review(runtime, own, _wide(450))
+    assert owed.status == 429, owed.body
+    assert dict(owed.headers)[b"retry-after"]
+    assert said(await review(runtime, own, pod("small")))["allowed"]
+    assert said(await review(runtime, neighbours, _wide(450)))["allowed"]
