@@ -27,6 +27,9 @@ from store.types import Key
 STORED: Final = ""
 """The name of the store's part; a placed namespace's is its workspace's UID."""
 
+_VERSIONLESS: Final = "0"
+"""In place of the version of what is measured or computed, as by metrics.k8s.io: it is what there is now."""
+
 _PAGES_MAX: Final = 1000
 _SELECTORS: Final = frozenset({"labelSelector", "fieldSelector"})
 _PASSED_ON: Final = (*sorted(_SELECTORS), "includeObject")
@@ -43,6 +46,11 @@ class Part:
     objects: Sequence[dict[str, Any]]
     version: str
     token: str
+
+
+def at(version: str, match: str) -> Query:
+    """How a part is asked for at a version of its own; what has none as it is."""
+    return {"resourceVersion": version, "resourceVersionMatch": match} if version != _VERSIONLESS else {}
 
 
 def media_of(accept: Accept) -> bytes:
@@ -162,8 +170,7 @@ def _checked(data: bytes, placement: Placement, accept: Accept, room: Room, *, n
             raise ValueError("objects of other namespaces")
     except (ValueError, KeyError, TypeError, AttributeError):
         raise BadGateway(f'the cluster "{placement.cluster}" answered with something that is no such list') from None
-    # Of what is measured or computed, as by metrics.k8s.io, no list has a version: it is what there is now.
-    metadata = metadata if metadata.get("resourceVersion") else {**metadata, "resourceVersion": "0"}
+    metadata = metadata if metadata.get("resourceVersion") else {**metadata, "resourceVersion": _VERSIONLESS}
     return Part(body, objects, version_of(metadata, placement.cluster), token_of(metadata, placement.cluster))
 
 

@@ -119,6 +119,26 @@ async def test_of_a_cluster_that_does_not_go_on_the_rest_is_missing(database: st
         assert not second["metadata"].get("continue")
 
 
+async def test_the_chunks_of_what_has_no_version_and_knows_no_limit_go_on(database: str) -> None:
+    """As of metrics.k8s.io: no API server takes version 0 for an exact one, in a chunk or in a list that names a number."""
+    async with space(database) as there:
+        for side in there.sides.values():
+            items = [config_map(f"{side.name}{number}", side.namespace) for number in range(3)]
+            side.head = {"metadata": {}, "items": items}
+        body, _ = await there.list(limit="2")
+        found = list(body["items"])
+        while token := body["metadata"].get("continue"):
+            body, _ = await there.list(limit="2", **{"continue": token})
+            found += body["items"]
+        names = [item["metadata"]["name"] for item in found]
+        assert sorted(names) == ["evil0", "evil1", "evil2", "good0", "good1", "good2", "stored"]
+        version = body["metadata"]["resourceVersion"]
+        await there.list(resourceVersion=version, resourceVersionMatch="Exact")
+        asked = [path for side in there.sides.values() for path in side.lists]
+        assert len(asked) > 4
+        assert not [path for path in asked if "resourceVersion" in path]
+
+
 @pytest.mark.parametrize("accept", [TABLE, b"application/json"])
 async def test_what_a_cluster_says_of_a_list_is_not_said_of_the_others(database: str, accept: bytes) -> None:
     """Also where it is the first whose part is shown."""
