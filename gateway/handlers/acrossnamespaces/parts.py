@@ -164,7 +164,7 @@ def _checked(data: bytes, placement: Placement, accept: Accept, room: Room, *, n
             isinstance(metadata, dict) and isinstance(objects, list) and all(isinstance(row, dict) for row in objects)
         )
         if fits and accept.is_table:
-            fits = _is_table(body, objects)
+            fits = is_table(body, objects)
         # Rows without objects name nobody: nothing that reads them could be led astray.
         if not fits or (named and any(_namespace_of(row, accept) != placement.namespace for row in objects)):
             raise ValueError("objects of other namespaces")
@@ -174,7 +174,8 @@ def _checked(data: bytes, placement: Placement, accept: Accept, room: Room, *, n
     return Part(body, objects, version_of(metadata, placement.cluster), token_of(metadata, placement.cluster))
 
 
-def _is_table(head: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> bool:
+def is_table(head: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether these are columns, and rows with a cell for each, where any are named."""
     columns = head.get("columnDefinitions") or []
     return (
         isinstance(columns, list)
