@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import ssl
 import threading
+from collections.abc import Iterable
 from typing import Any, Final
 
 from gateway.http.handshakes import TlsError
@@ -151,16 +152,29 @@ class _ClientEnd(TlsEnd):
 
 
 async def connect(
-    inner: asyncio.Protocol, address: tuple[str, int], context: ssl.SSLContext, server_name: str, lane: Lane
+    inner: asyncio.Protocol,
+    addresses: Iterable[str],
+    port: int,
+    context: ssl.SSLContext,
+    server_name: str,
+    lane: Lane,
 ) -> TlsEnd:
-    """The transport of ``inner``, once whoever is there has shown to be ``server_name``.
+    """The transport of ``inner``, once whoever is at the first of the addresses that takes it has shown to be ``server_name``.
 
     Raises ``OSError``, and ``ValueError`` for a name that none can have.
     """
     loop = asyncio.get_running_loop()
     over: asyncio.Future[None] = loop.create_future()
     end = _ClientEnd(inner, ClientSession(context, server_name), loop, over, lane)
-    await loop.create_connection(lambda: end, *address)
+    nobody = OSError("there is no address")
+    for address in addresses:
+        try:
+            await loop.create_connection(lambda: end, address, port)
+            break
+        except OSError as error:
+            nobody = error
+    else:
+        raise nobody
     try:
         await over
     except BaseException:

@@ -20,6 +20,7 @@ from gateway.http.clienttls import connect
 from gateway.http.keepalive import keep_alive
 from gateway.http.lanes import Lane
 from gateway.http.messages import Headers
+from gateway.upstream.addresses import Addresses
 from gateway.upstream.availability import Availability
 from gateway.upstream.connection import Connection
 from gateway.upstream.exchange import BrokenExchange, Exchange, UpgradeRefused
@@ -131,6 +132,7 @@ class Upstream:
         if url.scheme != "https" or not url.hostname:
             raise ValueError("the URL of a cluster begins with https://")
         self._address = url.hostname, url.port or 443
+        self._addresses = Addresses(*self._address)
         self._host = url.netloc.rpartition("@")[2].encode("ascii")
         self._prefix = url.path.rstrip("/").encode("ascii")
         self._tls = tls or ssl.create_default_context(cadata=cluster.ca_pem)
@@ -321,11 +323,13 @@ class Upstream:
         self._held[tenant] += 1
         try:
             async with asyncio.timeout(limits.connect_seconds):
-                transport = await connect(connection, self._address, self._tls, self._server_name, self._lane)
+                addresses, port = await self._addresses.get(), self._address[1]
+                transport = await connect(connection, addresses, port, self._tls, self._server_name, self._lane)
         except (OSError, TimeoutError, ValueError) as error:
             # What a certificate that does not verify says is for operators: the client can do nothing about it.
             logger.warning("the cluster %s cannot be reached: %s", name, type(error).__name__)
             self._part_with_idle()
+            self._addresses.doubt()
             wait = self._availability.failed()
             text = f'the cluster "{name}" cannot be reached, please try again later'
             raise ServiceUnavailable(text, retry_after=wait) from None

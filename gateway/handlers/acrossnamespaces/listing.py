@@ -18,7 +18,7 @@ from typing import Any, Final
 import orjson
 
 from gateway.filters.standing import require_standing
-from gateway.handlers.acrossnamespaces.parts import STORED, Part, Query, is_open, read_all
+from gateway.handlers.acrossnamespaces.parts import STORED, Part, Query, at, is_open, read_all
 from gateway.handlers.placednamespaces import forwarding
 from gateway.handlers.reading import binding_of, check_options, head_of, limit_of, read_token, revision_of
 from gateway.http.messages import Request, Response
@@ -114,10 +114,8 @@ def _queries(
     if exact and not set(names).issuperset(known):
         raise Expired(CHANGED)
     match = "Exact" if exact else "NotOlderThan"
-    at: dict[str, Query] = {
-        name: {"resourceVersion": known[name], "resourceVersionMatch": match} for name in names if name in known
-    }
-    return at if exact else {name: at.get(name, {}) for name in names}
+    parts = {name: at(known[name], match) for name in names if name in known}
+    return parts if exact else {name: parts.get(name, {}) for name in names}
 
 
 def _excuse(
@@ -148,7 +146,7 @@ async def _shown(
     for name, part in found.items():
         if limit and objects and len(objects) + len(part.objects) > limit:
             # There are more parts than room: this one comes later, as it is now.
-            following[name] = {"resourceVersion": part.version, "resourceVersionMatch": "Exact"}
+            following[name] = at(part.version, "Exact")
             continue
         objects += aligned_rows(part.objects, part.head, head) if accept.is_table else part.objects
         if part.token:

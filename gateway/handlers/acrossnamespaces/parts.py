@@ -27,6 +27,9 @@ from store.types import Key
 STORED: Final = ""
 """The name of the store's part; a placed namespace's is its workspace's UID."""
 
+_VERSIONLESS: Final = "0"
+"""In place of the version of what is measured or computed, as by metrics.k8s.io: it is what there is now."""
+
 _PAGES_MAX: Final = 1000
 _SELECTORS: Final = frozenset({"labelSelector", "fieldSelector"})
 _PASSED_ON: Final = (*sorted(_SELECTORS), "includeObject")
@@ -43,6 +46,11 @@ class Part:
     objects: Sequence[dict[str, Any]]
     version: str
     token: str
+
+
+def at(version: str, match: str) -> Query:
+    """How a part is asked for at a version of its own; what has none as it is."""
+    return {"resourceVersion": version, "resourceVersionMatch": match} if version != _VERSIONLESS else {}
 
 
 def media_of(accept: Accept) -> bytes:
@@ -156,18 +164,18 @@ def _checked(data: bytes, placement: Placement, accept: Accept, room: Room, *, n
             isinstance(metadata, dict) and isinstance(objects, list) and all(isinstance(row, dict) for row in objects)
         )
         if fits and accept.is_table:
-            fits = _is_table(body, objects)
+            fits = is_table(body, objects)
         # Rows without objects name nobody: nothing that reads them could be led astray.
         if not fits or (named and any(_namespace_of(row, accept) != placement.namespace for row in objects)):
             raise ValueError("objects of other namespaces")
     except (ValueError, KeyError, TypeError, AttributeError):
         raise BadGateway(f'the cluster "{placement.cluster}" answered with something that is no such list') from None
-    # Of what is measured or computed, as by metrics.k8s.io, no list has a version: it is what there is now.
-    metadata = metadata if metadata.get("resourceVersion") else {**metadata, "resourceVersion": "0"}
+    metadata = metadata if metadata.get("resourceVersion") else {**metadata, "resourceVersion": _VERSIONLESS}
     return Part(body, objects, version_of(metadata, placement.cluster), token_of(metadata, placement.cluster))
 
 
-def _is_table(head: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> bool:
+def is_table(head: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether these are columns, and rows with a cell for each, where any are named."""
     columns = head.get("columnDefinitions") or []
     return (
         isinstance(columns, list)

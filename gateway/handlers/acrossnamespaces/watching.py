@@ -30,6 +30,7 @@ import orjson
 
 from gateway.filters.standing import begin
 from gateway.handlers import watching
+from gateway.handlers.acrossnamespaces.columns import Columns
 from gateway.handlers.acrossnamespaces.listing import CHANGED, scope_of
 from gateway.handlers.acrossnamespaces.parts import (
     STORED,
@@ -44,7 +45,7 @@ from gateway.handlers.acrossnamespaces.parts import (
 )
 from gateway.handlers.acrossnamespaces.turns import ROOM, Turn, Turns
 from gateway.handlers.placednamespaces import forwarding
-from gateway.handlers.reading import revision_of
+from gateway.handlers.reading import head_of, revision_of
 from gateway.http.errors import as_event, as_status_error
 from gateway.http.messages import Request, Stream
 from gateway.http.negotiation import Accept, negotiate
@@ -57,6 +58,7 @@ from gateway.upstream.answers import EVENTS, Room, decode, lines, version_of
 from gateway.upstream.client import BadGateway, ShareTaken
 from gateway.upstream.placements import Placement
 from gateway.upstream.versions import given_at
+from kube.objects.tables import aligned_rows
 from kube.requests.status import Expired, Forbidden, StatusError, Timeout
 from store.types import Range, StoreError
 
@@ -90,6 +92,10 @@ class _Merger:
     turns: Turns = field(default_factory=Turns)
     readers: dict[str, tuple[Placement, asyncio.Task[None]]] = field(default_factory=dict)
     """By the names of their namespaces."""
+    head: Mapping[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.head = head_of(self.request, self.kind, self.accept)
 
     async def follow_stored(self, stream: AsyncIterator[bytes]) -> None:
         """The store's part, bookmarks turned into versions; when it ends all end."""
@@ -139,7 +145,7 @@ class _Merger:
             part = await read_placed(self.runtime, self.request, placement, self.accept, {}, room)
             if part is None:
                 return ""
-            shown, version = added(part, self.kind, self.accept), part.version
+            shown, version = added(part, self.head, self.kind, self.accept), part.version
             del part
             if len(shown) > ROOM:
                 # It is for lists to be long: nothing of this size waits for a client that may not read.
@@ -153,6 +159,7 @@ class _Merger:
         role = await forwarding.role_of(self.runtime, asked.principal, asked.info, placement)
         answer = await forwarding.ask(self.runtime, asked, placement, role, follows=True)
         loop = asyncio.get_running_loop()
+        columns = Columns(self.head) if self.accept.is_table else None
         marked = float("-inf")
         try:
             if answer.status == 404:
@@ -162,10 +169,10 @@ class _Merger:
             held = forwarding.share_for(self.runtime, self.request)
             async with aclosing(lines(answer, placement.cluster, held)) as found:
                 async for line in found:
-                    type_, told = self._read(line, placement)
+                    said, told = self._read(line, placement, columns)
                     if _is_older(told, version):
                         raise BadGateway(f'the resourceVersion of the cluster "{placement.cluster}" goes back')
-                    version, said = told, b"" if type_ == "BOOKMARK" else line + b"\n"
+                    version = told
                     if len(line) > _LONG:
                         # One of these takes the loop for as long as it takes: most of it is left to everybody else.
                         await asyncio.sleep(len(line) / _BYTES_A_SECOND)
@@ -177,15 +184,20 @@ class _Merger:
         finally:
             answer.close()
 
-    def _read(self, line: bytes, placement: Placement) -> tuple[str, str]:
-        """The type of an event, and its version; nothing that was decoded waits with it. Raises what an error says."""
+    def _read(self, line: bytes, placement: Placement, columns: Columns | None) -> tuple[bytes, str]:
+        """What is told of an event, and its version; nothing that was decoded waits with it. Raises what an error says."""
         event = decode(line, placement.cluster)
         type_, version = _checked(event, placement, self.kind, self.accept)
         if type_ == "ERROR":
             code = event["object"].get("code")
             known = type(code) is int and 400 <= code < 600
             raise refusal(code if known else 500, orjson.dumps(event["object"]), placement, _TOLD)
-        return type_, version
+        if columns is None:
+            return b"" if type_ == "BOOKMARK" else line + b"\n", version
+        try:
+            return columns.shown(line, event), version
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise BadGateway(f'the cluster "{placement.cluster}" sends rows that are none of a table') from None
 
     async def _is_shown(self, placement: Placement) -> bool:
         now = await self.runtime.placements.of(placement.space, placement.namespace)
@@ -306,7 +318,8 @@ async def watch(
             shown = initial_events is not False
             read = await _read(runtime, request, kind, accept, placements, {} if shown else {"limit": "1"}, room)
             parts = {name: part.version for name, part in read.items()}
-            initial.extend(added(part, kind, accept) for part in read.values() if shown)
+            head = head_of(request, kind, accept)
+            initial.extend(added(part, head, kind, accept) for part in read.values() if shown)
             del read
         asked = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": parts[STORED]}
         if "timeoutSeconds" in query:
@@ -356,15 +369,15 @@ class _NotThere(Exception):
     """The cluster does not know the kind."""
 
 
-def added(part: Part, kind: Kind, accept: Accept) -> bytes:
-    """What is there already, as events."""
+def added(part: Part, head: Mapping[str, Any], kind: Kind, accept: Accept) -> bytes:
+    """What is there already, as events; rows under the columns of ``head``."""
     lines = []
     name, version = _named(kind, accept)
     of_kind = {"kind": name, "apiVersion": version}
-    for found in part.objects:
+    for found in aligned_rows(part.objects, part.head, head) if accept.is_table else part.objects:
         shown = found
         if accept.is_table:
-            shown = {**part.head, "metadata": {"resourceVersion": part.version}, "rows": [found]}
+            shown = {**head, "metadata": {"resourceVersion": part.version}, "rows": [found]}
         # Of the kind, whatever a cluster calls it: no client goes on behind an event that it cannot read.
         lines.append(orjson.dumps({"type": "ADDED", "object": of_kind | shown | of_kind}) + b"\n")
     return b"".join(lines)

@@ -7,8 +7,10 @@ that was judged alone. And who there refused it, read from what the cluster answ
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -33,6 +35,8 @@ from kube.requests.conditionalpatches import (
 from kube.requests.decoding import MAX_BYTES
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import Cause, Conflict, StatusError
+
+logger = logging.getLogger(__name__)
 
 _OWN: Final = frozenset({b"accept", b"accept-encoding"})
 _CHANGES: Final = frozenset({"update", "patch"})
@@ -104,6 +108,21 @@ class Rehearsal:
         if self._outcome is None:
             self._outcome = await self._rehearsed()
         return self._outcome
+
+    @contextmanager
+    def believed(self) -> Iterator[None]:
+        """Whatever is worked out of what the cluster has said: what comes to nothing was no such object (P9).
+
+        Raises ``BadGateway`` then.
+        """
+        try:
+            yield
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            if not self._seen and self._outcome is None:
+                raise
+            logger.warning("what the cluster %s says cannot be judged", self._cluster, exc_info=error)
+            text = f'the cluster "{self._cluster}" answers with something that is no {self._request.info.resource}'
+            raise BadGateway(text) from error
 
     async def judged(self) -> Request:
         """The write for the state that was looked at alone, if it was. Raises as ``outcome``."""

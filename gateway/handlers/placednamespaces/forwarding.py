@@ -183,7 +183,8 @@ async def _admit(runtime: Runtime, request: Request, write: PlacedWrite, rehears
     settlements = []
     for condition in runtime.placed_admission:
         try:
-            settlement = await condition.admit(write)
+            with rehearsal.believed():
+                settlement = await condition.admit(write)
         except StatusError as refusal:
             ours = Decision(Verdict.DENY, f"admission/{condition.name}", rule=refusal.rule)
             request.notes.append(replace(rehearsal.refusal or ours, reason=refusal.message))

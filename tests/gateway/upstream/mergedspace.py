@@ -186,8 +186,8 @@ class Space:
         found = await acrossnamespaces.list_(runtime, request, kind, self.recheck, places)
         return orjson.loads(found.body), request.warnings
 
-    async def watch(self, **query: str) -> AsyncIterator[bytes]:
-        request = self._asked(b"application/json", {"watch": "true", **query})
+    async def watch(self, accept: bytes = b"application/json", **query: str) -> AsyncIterator[bytes]:
+        request = self._asked(accept, {"watch": "true", **query})
         kind = Catalogs().require(request.info)
         places, since = await self.placements.in_space(SPACE)
         runtime = cast("Runtime", self.runtime)

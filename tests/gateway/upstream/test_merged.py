@@ -15,6 +15,7 @@ from kube.requests.status import StatusError
 from tests.databases import migrated
 from tests.gateway.upstream.asking import until
 from tests.gateway.upstream.mergedspace import (
+    COLUMNS,
     NAMESPACES,
     SUSPENDED,
     TABLE,
@@ -117,6 +118,26 @@ async def test_of_a_cluster_that_does_not_go_on_the_rest_is_missing(database: st
         assert namespaces(second) == {"acme-good"}
         assert [said.partition(":")[0] for said in warnings] == ['the rest of the namespace "acme-evil" is missing']
         assert not second["metadata"].get("continue")
+
+
+async def test_the_chunks_of_what_has_no_version_and_knows_no_limit_go_on(database: str) -> None:
+    """As of metrics.k8s.io: no API server takes version 0 for an exact one, in a chunk or in a list that names a number."""
+    async with space(database) as there:
+        for side in there.sides.values():
+            items = [config_map(f"{side.name}{number}", side.namespace) for number in range(3)]
+            side.head = {"metadata": {}, "items": items}
+        body, _ = await there.list(limit="2")
+        found = list(body["items"])
+        while token := body["metadata"].get("continue"):
+            body, _ = await there.list(limit="2", **{"continue": token})
+            found += body["items"]
+        names = [item["metadata"]["name"] for item in found]
+        assert sorted(names) == ["evil0", "evil1", "evil2", "good0", "good1", "good2", "stored"]
+        version = body["metadata"]["resourceVersion"]
+        await there.list(resourceVersion=version, resourceVersionMatch="Exact")
+        asked = [path for side in there.sides.values() for path in side.lists]
+        assert len(asked) > 4
+        assert not [path for path in asked if "resourceVersion" in path]
 
 
 @pytest.mark.parametrize("accept", [TABLE, b"application/json"])
@@ -237,3 +258,55 @@ async def test_nothing_of_a_long_beginning_is_shown_once_the_right_has_ended(dat
         (stream,) = there.streams._open
         await stream.ended
         assert [event_ async for event_ in told(chunks)] == [("ERROR", "403")]
+
+
+OTHERS = [{"name": name, "type": "string"} for name in ("Age", "Name", "Immutable", "Data")]
+"""The columns of a cluster of another version."""
+
+
+def rows(type_: str, columns: list[dict[str, str]] | None, namespace: str, *cells: str, version: int = 8) -> bytes:
+    metadata = {"name": "any", "namespace": namespace, "resourceVersion": str(version)}
+    shown = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
+    row = {"cells": list(cells), "object": shown}
+    table = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": str(version)}}
+    return event(type_, {**table, "columnDefinitions": columns, "rows": [row]})
+
+
+async def test_rows_of_a_watch_stand_under_one_head_whatever_columns_each_cluster_has(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in lists; and what a cluster says of its columns with a bookmark, which nobody is told, is known all the same."""
+    monkeypatch.setattr(watching, "_PAUSES", (0.01,))
+
+    def head_and_cells(line: bytes) -> tuple[list[str], list[str]]:
+        table = orjson.loads(line)["object"]
+        (row,) = table["rows"]
+        return [column["name"] for column in table["columnDefinitions"] or ()], row["cells"]
+
+    async with space(database) as there:
+        evil, good = there.sides["evil"], there.sides["good"]
+        shown = config_map("there", evil.namespace)
+        evil.head = {"columnDefinitions": OTHERS, "rows": [{"cells": ["1d", "there", "no", "0"], "object": shown}]}
+        async with aclosing(await there.watch(TABLE)) as chunks:
+            lines = (line async for chunk in chunks for line in chunk.splitlines())
+            begun = [head_and_cells(await anext(lines)) for _ in range(3)]
+            ours = begun[0][0]
+            assert ours == ["Name", "Data", "Age"]
+            assert (ours, ["there", "0", "1d"]) in begun
+            assert all(head == ours for head, _ in begun)
+            following = asyncio.ensure_future(anext(lines))
+            evil.events.put_nowait(rows("BOOKMARK", OTHERS, evil.namespace, version=8))
+            evil.events.put_nowait(rows("ADDED", None, evil.namespace, "2d", "a", "no", "1", version=9))
+            assert head_and_cells(await following) == (ours, ["a", "1", "2d"])
+            evil.events.put_nowait(rows("MODIFIED", None, evil.namespace, "3d", "a", "no", "2", version=10))
+            assert head_and_cells(await anext(lines)) == ([], ["a", "2", "3d"])
+            good.events.put_nowait(rows("ADDED", COLUMNS, good.namespace, "g", "1", "2d"))
+            assert head_and_cells(await anext(lines)) == (ours, ["g", "1", "2d"])
+            plain = rows("MODIFIED", None, good.namespace, "g", "2", "3d", version=9)
+            good.events.put_nowait(plain)
+            assert await anext(lines) == plain.rstrip()
+            following = asyncio.ensure_future(anext(lines))
+            evil.events.put_nowait(rows("MODIFIED", None, evil.namespace, "too few", version=11))
+            await until(lambda: evil.watches == 2)
+            good.events.put_nowait(rows("MODIFIED", None, good.namespace, "g", "3", "4d", version=10))
+            assert head_and_cells(await following) == ([], ["g", "3", "4d"])
