@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -12,6 +13,7 @@ from django.db import transaction
 from access.authorization.tenancy.grants import RESOURCE
 from audit.actions import Action
 from audit.recorder import Actor
+from audit.selectors import PAGE_LIMIT, Page
 from kube.authorization.abac import GROUP, InvalidPolicy, policy_of
 from kube.authorization.tenantreferences import refers_to, tenants_named
 from kube.requests.logicalclusters import space_of
@@ -36,29 +38,36 @@ class GrantedPolicy:
     opens: bool
 
 
-def policies_of(actor: Actor, tenant: str) -> Sequence[GrantedPolicy]:
-    """Whom the tenant has let in, for its members. Raises ``NotFound`` for everybody else."""
+def policies_page(actor: Actor, tenant: str, *, after: str = "", limit: int = 50) -> Page[GrantedPolicy]:
+    """Whom the tenant has let in, for its members: its policies by name behind ``after``.
+
+    Raises ``NotFound`` for everybody else.
+    """
     require_role(actor, tenant, Role.VIEWER)
-    found = []
-    for stored in synchronous.listing(Range(space_of(tenant), GROUP, RESOURCE)).items:
-        body = orjson.loads(stored.data)
-        try:
-            policy_of(body, space=tenant)
-            opens = all(refers_to(body, named, _uid(named)) for named in tenants_named(body, space_of(tenant)))
-        except InvalidPolicy:
-            opens = False
-        metadata, spec = body["metadata"], body.get("spec")
-        found.append(
-            GrantedPolicy(
-                stored.key.name, spec if isinstance(spec, dict) else {}, metadata.get("creationTimestamp", ""), opens
-            )
-        )
-    return found
+    limit = max(1, min(limit, PAGE_LIMIT))
+    selection = Range(space_of(tenant), GROUP, RESOURCE)
+    found = list(islice(synchronous.objects_of(selection, portion=limit + 1, after=("", after)), limit + 1))
+    bodies = {stored.key.name: orjson.loads(stored.data) for stored in found[:limit]}
+    uids = _uids({named for body in bodies.values() for named in tenants_named(body, space_of(tenant))})
+    rows = [_granted(name, body, tenant, uids) for name, body in bodies.items()]
+    return Page(rows, rows[-1].name if len(found) > limit else "")
 
 
-def _uid(tenant: str) -> str | None:
-    stored = synchronous.get(tenant_key(tenant))
-    return str(orjson.loads(stored.data)["metadata"]["uid"]) if stored else None
+def _granted(name: str, body: dict[str, Any], tenant: str, uids: Mapping[str, str]) -> GrantedPolicy:
+    try:
+        policy_of(body, space=tenant)
+        opens = all(refers_to(body, named, uids.get(named)) for named in tenants_named(body, space_of(tenant)))
+    except InvalidPolicy:
+        opens = False
+    spec = body.get("spec")
+    since = body["metadata"].get("creationTimestamp", "")
+    return GrantedPolicy(name, spec if isinstance(spec, dict) else {}, since, opens)
+
+
+def _uids(tenants: Collection[str]) -> dict[str, str]:
+    """By name, of those that are there."""
+    stored = synchronous.get_all(map(tenant_key, tenants))
+    return {each.key.name: str(orjson.loads(each.data)["metadata"]["uid"]) for each in stored}
 
 
 @transaction.atomic

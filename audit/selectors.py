@@ -29,14 +29,15 @@ PAGE_LIMIT = 200
 
 _TOGETHER = 1000
 
+_Item = TypeVar("_Item")
 _Row = TypeVar("_Row", bound=Model)
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[_Row]):
-    """Some rows, newest first, and the cursor of the next page (empty: there is none)."""
+class Page(Generic[_Item]):
+    """Some rows, and the cursor of the next page (empty: there is none)."""
 
-    rows: Sequence[_Row]
+    rows: Sequence[_Item]
     next: str
 
 

@@ -7,7 +7,7 @@ surrounding transaction ends, and every writer of every process waits for it: ca
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from time import monotonic
 from typing import Any, Final
 
@@ -76,13 +76,21 @@ def commit(operations: Sequence[Operation], *, using: str = "default") -> Sequen
 
 
 def get(key: Key, *, using: str = "default") -> Stored | None:
-    """The object as the surrounding transaction sees it; nothing has a name with a NUL character, which no text holds."""
-    if any("\0" in part for part in key):
-        return None
+    """The object as the surrounding transaction sees it."""
+    return next(iter(get_all([key], using=using)), None)
+
+
+def get_all(keys: Iterable[Key], *, using: str = "default") -> list[Stored]:
+    """Those of the objects that are there, by one statement, as the surrounding transaction sees them.
+
+    Nothing has a name with a NUL character, which no text holds.
+    """
+    wanted = [key for key in keys if not any("\0" in part for part in key)]
+    if not wanted:
+        return []
     with _cursor(using) as cursor:
-        cursor.execute(CURRENT, key_parameters([key]), binary=True)
-        row = cursor.fetchone()
-    return stored_of(row) if row is not None else None
+        cursor.execute(CURRENT, key_parameters(wanted), binary=True)
+        return [stored_of(row) for row in cursor.fetchall()]
 
 
 def listing(
@@ -122,23 +130,25 @@ def holdings(space: str, *, using: str = "default") -> list[tuple[Range, int]]:
     return [(Range(space, group, kind, namespace), count) for space, group, kind, namespace, count in rows]
 
 
-def objects_of(selection: Range, *, portion: int, using: str = "default") -> Iterator[Stored]:
-    """The objects of one resource in one namespace in the order of their names, read by ``portion`` as they are wanted.
+def objects_of(
+    selection: Range, *, portion: int, after: tuple[str, str] = ("", ""), using: str = "default"
+) -> Iterator[Stored]:
+    """The objects of one resource by namespace and name, behind ``after``, read by ``portion`` as they are wanted.
 
     Not of one moment: an object that is changed meanwhile comes as it was or as it is then.
     """
     statement, parameters = load(selection)
-    namespace, after = selection.namespace or "", ""
+    after = max(after, (selection.namespace or "", ""))
     while True:
         with _cursor(using) as cursor:
-            cursor.execute(statement, (*parameters, selection.space, namespace, after, portion, _ALL), binary=True)
+            cursor.execute(statement, (*parameters, selection.space, *after, portion, _ALL), binary=True)
             rows = [row for row in cursor.fetchall() if row[1] is not None]
-        found = [row for row in rows if row[2] == namespace]
+        found = [row for row in rows if selection.namespace in {None, row[2]}]
         for _, space, of, name, revision, data in found:
             yield Stored(Key(space, selection.group, selection.resource, of, name), revision, data)
         if len(found) < portion:
             return
-        after = found[-1][3]
+        after = found[-1][2], found[-1][3]
 
 
 class _Leased(Exception):

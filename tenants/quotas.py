@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Final
 
 import orjson
@@ -16,6 +17,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
+from audit.selectors import Page
 from kube.quota import storedbytes, tenantquotas
 from kube.quota.placedusage import read_placed_usage
 from kube.quota.podresources import add, amounts
@@ -30,6 +32,8 @@ from tenants.clusters.objects import tier_of_namespace
 from tenants.models import Cluster, Phase, Tenant, Tier
 
 _VERSION: Final = f"{tenantquotas.GROUP}/{tenantquotas.VERSION}"
+_PORTION: Final = 500
+"""Counts of namespaces that are read at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +59,13 @@ def tenant_quota(tenant: str) -> QuotaUse:
     return _use(orjson.loads(stored.data)) if stored is not None else QuotaUse(hard={}, used={})
 
 
-def namespace_quotas(tenant: str) -> list[QuotaUse]:
-    """The quotas of the namespaces of a tenant's space, by namespace and name."""
-    listing = synchronous.listing(Range(space_of(tenant), "", "resourcequotas"))
-    return [_use(orjson.loads(stored.data)) for stored in listing.items]
+def namespace_quotas_page(tenant: str, *, after: str = "", limit: int = 50) -> Page[QuotaUse]:
+    """The quotas of the namespaces of a tenant's space, by namespace and name, behind the cursor ``after``."""
+    namespace, _, name = after.partition("/")
+    selection = Range(space_of(tenant), "", "resourcequotas")
+    found = list(islice(synchronous.objects_of(selection, portion=limit + 1, after=(namespace, name)), limit + 1))
+    rows = [_use(orjson.loads(stored.data)) for stored in found[:limit]]
+    return Page(rows, f"{rows[-1].namespace}/{rows[-1].name}" if len(found) > limit else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,29 +80,46 @@ class PlacedUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterUse:
-    """What a tenant takes of its quota on one cluster: the sum of its namespaces there."""
+    """What a tenant takes of its quota on one cluster: the sum of its namespaces there.
+
+    ``namespaces`` are the first of them, ``more`` is how many others there are.
+    """
 
     cluster: str
     used: Mapping[str, str]
     namespaces: tuple[PlacedUse, ...]
+    more: int
 
 
-def placed_use(tenant: Tenant) -> list[ClusterUse]:
-    """Which of a tenant's placed namespaces uses what, cluster by cluster."""
-    listing = synchronous.listing(Range(space_of(tenant.name), *tenantquotas.PLACED_USAGES))
-    counted = {stored.key.name: read_placed_usage(orjson.loads(stored.data)).counted for stored in listing.items}
+def placed_use(tenant: Tenant, *, limit: int) -> list[ClusterUse]:
+    """Which of a tenant's placed namespaces uses what, cluster by cluster: of each ``limit``, by name, and the sum of all."""
     rows = tenant.workspaces.filter(cluster__kind=Cluster.Kind.EXTERNAL).exclude(phase=Phase.DELETED)
-    there: dict[str, list[PlacedUse]] = {}
-    sums: dict[str, dict[str, Quantity]] = {}
+    there: dict[str, dict[str, str]] = {}
     for cluster, namespace, name in rows.order_by("cluster__name", "k8s_namespace").values_list(
         "cluster__name", "k8s_namespace", "name"
     ):
-        used = counted.get(namespace, {})
-        place = PlacedUse(cluster=cluster, namespace=namespace, workspace=name, used=written(used))
-        there.setdefault(cluster, []).append(place)
-        sums[cluster] = add(sums.get(cluster, {}), used)
+        there.setdefault(cluster, {})[namespace] = name
+    shown = {namespace for places in there.values() for namespace in islice(places, limit)}
+    used: dict[str, Mapping[str, str]] = {}
+    sums: dict[str, dict[str, Quantity]] = {cluster: {} for cluster in there}
+    counts = Range(space_of(tenant.name), *tenantquotas.PLACED_USAGES)
+    for stored in synchronous.objects_of(counts, portion=_PORTION):
+        namespace, counted = stored.key.name, read_placed_usage(orjson.loads(stored.data)).counted
+        for cluster, places in there.items():
+            if namespace in places:
+                sums[cluster] = add(sums[cluster], counted)
+        if namespace in shown:
+            used[namespace] = written(counted)
     return [
-        ClusterUse(cluster=cluster, used=written(sums[cluster]), namespaces=tuple(places))
+        ClusterUse(
+            cluster=cluster,
+            used=written(sums[cluster]),
+            namespaces=tuple(
+                PlacedUse(cluster=cluster, namespace=namespace, workspace=name, used=used.get(namespace, {}))
+                for namespace, name in islice(places.items(), limit)
+            ),
+            more=max(0, len(places) - limit),
+        )
         for cluster, places in there.items()
     ]
 

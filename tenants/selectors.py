@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from django.db.models import Count, DateTimeField, Exists, F, Func, Max, OuterRef, Prefetch, Q, QuerySet, Value
+from django.db.models import (
+    Case,
+    Count,
+    DateTimeField,
+    Exists,
+    F,
+    Func,
+    IntegerField,
+    Max,
+    OuterRef,
+    Prefetch,
+    Q,
+    QuerySet,
+    Value,
+    When,
+)
+from django.db.models.functions import Now
 
 from audit.recorder import Actor
-from audit.selectors import Page, page_of
-from kube.requests.status import Cause, Invalid, NotFound
+from audit.selectors import PAGE_LIMIT, Page, page_of
+from kube.requests.status import BadRequest, Cause, Invalid, NotFound
 from tenants.clusters.selfcheck import EXPIRES_SOON
 from tenants.models import (
     Cluster,
@@ -120,11 +137,38 @@ def tenant_visible_to(actor: Actor, name: str) -> Tenant:
     return tenant
 
 
-def members_of(actor: Actor, tenant: str) -> list[Membership]:
-    """The members of a tenant, owners first, with their users. Raises ``NotFound``."""
+def members_page(actor: Actor, tenant: str, *, after: str = "", limit: int = 50) -> Page[Membership]:
+    """Members of a tenant, with their users: owners first, those of one role by their addresses.
+
+    Raises ``NotFound``, ``BadRequest`` for a foreign cursor.
+    """
     require_role(actor, tenant, Role.VIEWER)
-    rows = Membership.objects.filter(tenant_id=tenant).select_related("user").order_by("user__email")
-    return sorted(rows, key=lambda membership: list(Role).index(Role(membership.present_role)))
+    limit = max(1, min(limit, PAGE_LIMIT))
+    raised = Q(raised_until__gt=Now())
+    ranks = [
+        When(raised & Q(raised_role=role) | ~raised & Q(role=role), then=Value(rank)) for rank, role in enumerate(Role)
+    ]
+    rows = Membership.objects.filter(tenant_id=tenant).select_related("user")
+    rows = rows.annotate(rank=Case(*ranks, default=Value(len(ranks)), output_field=IntegerField()))
+    if after:
+        rank, email = _read_member(after)
+        rows = rows.filter(Q(rank__gt=rank) | Q(rank=rank, user__email__gt=email))
+    found = list(rows.order_by("rank", "user__email")[: limit + 1])
+    return Page(found[:limit], _member_cursor(found[limit - 1]) if len(found) > limit else "")
+
+
+def _member_cursor(row: Membership) -> str:
+    return base64.urlsafe_b64encode(f"{row.rank} {row.user.email}".encode()).decode()  # type: ignore[attr-defined]
+
+
+def _read_member(cursor: str) -> tuple[int, str]:
+    try:
+        rank, _, email = base64.urlsafe_b64decode(cursor[:512]).decode().partition(" ")
+        if "\0" not in email:
+            return int(rank[:2]), email
+    except ValueError:
+        pass
+    raise BadRequest("The page cursor is not one of ours; start from the first page.")
 
 
 def memberships_page(actor: Actor, *, managed_by: str, after: int = 0, limit: int = 50) -> list[Membership]:
@@ -137,12 +181,13 @@ def memberships_page(actor: Actor, *, managed_by: str, after: int = 0, limit: in
     return list(rows.select_related("user").order_by("pk")[: max(1, min(limit, 201))])
 
 
-def member_of(actor: Actor, tenant: str, user_id: UUID) -> User:
-    """A member of a tenant that the actor may know of. Raises ``NotFound``."""
-    for membership in members_of(actor, tenant):
-        if membership.user_id == user_id:
-            return membership.user
-    raise NotFound("There is no such member.", kind="members")
+def membership_visible_to(actor: Actor, tenant: str, user_id: UUID) -> Membership:
+    """Somebody's part in a tenant that the actor may know of, with the user. Raises ``NotFound``."""
+    require_role(actor, tenant, Role.VIEWER)
+    found = Membership.objects.filter(tenant_id=tenant, user_id=user_id).select_related("user").first()
+    if found is None:
+        raise NotFound("There is no such member.", kind="members")
+    return found
 
 
 def user_by_email(email: str, *, field: str) -> User:

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import Serializer
 
-from access.policies import policies_of, policy_end
+from access.policies import policies_page, policy_end
 from kube.authorization.rbac import Attributes
 from kube.requests.logicalclusters import is_valid, tenant_of
 from portal.access.dryruns import Doors
@@ -21,7 +21,15 @@ from portal.access.explanation import explain_request
 from portal.access.queries import change_explained, sent, what_if, who_can
 from portal.access.tokeninspection import inspect_identity
 from portal.api.authentication import SessionAuthentication
-from portal.api.endpoint import Endpoint, page_schema, paginated_response, secret_response
+from portal.api.endpoint import (
+    AFTER,
+    LIMIT,
+    Endpoint,
+    page_parameters,
+    page_schema,
+    paginated_response,
+    secret_response,
+)
 from portal.api.permissions import api_actor, require_tenant, token_tenant
 from portal.api.serializers.access import (
     ExplainRequest,
@@ -142,17 +150,21 @@ class Inspect(Endpoint):
 class PolicyList(Endpoint):
     """Whom a tenant has let in (AZ7)."""
 
+    query_parameters = frozenset({"after", "limit"})
+
     @extend_schema(
         operation_id="listPolicies",
         summary="List whom a tenant has let in",
+        parameters=[AFTER, LIMIT],
         responses={200: page_schema(PolicySerializer)},
     )
     def get(self, request: Request, name: str) -> Response:
         """Its policies, by name."""
         require_tenant(request, name)
+        after, limit = page_parameters(request)
         with everything():  # whether somebody else's tenant still is the one that was let in
-            found = policies_of(api_actor(request), name)
-        return paginated_response(request, found, PolicySerializer)
+            found = policies_page(api_actor(request), name, after=after[:253], limit=limit)
+        return paginated_response(request, found.rows, PolicySerializer, found.next)
 
 
 class PolicyDetail(Endpoint):

@@ -191,11 +191,20 @@ class TenantResume(Endpoint):
 class MemberList(Endpoint):
     """Who is in a tenant."""
 
-    @extend_schema(operation_id="listMembers", summary="List members", responses={200: page_schema(MemberSerializer)})
+    query_parameters = frozenset({"after", "limit"})
+
+    @extend_schema(
+        operation_id="listMembers",
+        summary="List members",
+        parameters=[AFTER, LIMIT],
+        responses={200: page_schema(MemberSerializer)},
+    )
     def get(self, request: Request, name: str) -> Response:
         """Owners first, then admins, editors and viewers."""
         _visible(request, name)
-        return paginated_response(request, selectors.members_of(api_actor(request), name), MemberSerializer)
+        after, limit = page_parameters(request)
+        found = selectors.members_page(api_actor(request), name, after=after, limit=limit)
+        return paginated_response(request, found.rows, MemberSerializer, found.next)
 
     @extend_schema(
         operation_id="setMember",
@@ -229,10 +238,7 @@ class MemberDetail(Endpoint):
     def get(self, request: Request, name: str, user_id: UUID) -> Response:
         """Of a tenant that the caller knows of."""
         _visible(request, name)
-        actor = api_actor(request)
-        member = selectors.member_of(actor, name, user_id)
-        rows = selectors.members_of(actor, name)
-        return Response(MemberSerializer(next(row for row in rows if row.user_id == member.pk)).data)
+        return Response(MemberSerializer(selectors.membership_visible_to(api_actor(request), name, user_id)).data)
 
     @extend_schema(
         operation_id="changeMember",
@@ -244,7 +250,7 @@ class MemberDetail(Endpoint):
         """The last owner stays one, and has no end."""
         _visible(request, name)
         actor = api_actor(request)
-        member = selectors.member_of(actor, name, user_id)
+        member = selectors.membership_visible_to(actor, name, user_id).user
         wanted = self.validated_body(request, MemberChangeRequest)
         with self.unchanged_since(request, lambda: tenant_locked(name)), transaction.atomic():
             if "role" in wanted:
@@ -259,7 +265,7 @@ class MemberDetail(Endpoint):
     def delete(self, request: Request, name: str, user_id: UUID) -> Response:
         """Members may remove themselves."""
         _visible(request, name)
-        member = selectors.member_of(api_actor(request), name, user_id)
+        member = selectors.membership_visible_to(api_actor(request), name, user_id).user
         with self.unchanged_since(request, lambda: tenant_locked(name)):
             services.membership_remove(actor=api_actor(request), tenant=name, user=member)
         return Response(status=204)
@@ -363,7 +369,7 @@ class TenantQuota(Endpoint):
         responses={200: QuotaSerializer},
     )
     def get(self, request: Request, name: str) -> Response:
-        """With the first two hundred workspaces."""
+        """With the first two hundred workspaces, and as many namespaces of each cluster."""
         _visible(request, name)
         return Response(self._shown(request, name))
 
@@ -395,7 +401,7 @@ class TenantQuota(Endpoint):
                 "scopes": [str(scope) for scope in quota.scopes],
                 "beyond": quota.beyond,
                 "stored_bytes": stored_use(name),
-                "clusters": placed_use(tenant),
+                "clusters": placed_use(tenant, limit=200),
                 "workspaces": found,
             }
         ).data

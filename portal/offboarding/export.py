@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Any, Final
 
@@ -11,11 +11,11 @@ import orjson
 import yaml
 from django.db.models import QuerySet
 
-from access.policies import policies_of
+from access.policies import policies_page
 from audit.actions import Action
 from audit.export import csv_line, json_lines
 from audit.recorder import Actor
-from audit.selectors import Filters, chain_began, entry_rows
+from audit.selectors import PAGE_LIMIT, Filters, Page, chain_began, entry_rows
 from gateway.server.explanation import permitted
 from kube.authorization.rbac import Attributes
 from kube.requests.logicalclusters import space_of
@@ -118,19 +118,31 @@ def _file_of(selection: Range) -> str:
 def _members(actor: Actor, tenant: Tenant, readable: Iterable[Range], *, reads_audit: bool) -> Iterator[Member]:
     name = tenant.name
     yield Member("tenant.json", [_json(_tenant_facts(tenant))])
-    yield Member("members.json", [_json([_member_facts(each) for each in selectors.members_of(actor, name)])])
+    yield Member("members.json", [_json([_member_facts(each) for each in _all(selectors.members_page, actor, name)])])
     workspaces = selectors.workspaces_visible_to(actor).filter(tenant=tenant).order_by("name", "id")
     yield Member("workspaces.jsonl", (_line(_workspace_facts(each)) for each in _rows(workspaces)))
     quota = tenant_quota(name)
     yield Member("quota.json", [_json({"hard": dict(quota.hard), "used": dict(quota.used)})])
     yield Member("rules.yaml", [_yaml(tenant.policies)])
-    lets_in = ({"name": each.name, "spec": dict(each.spec), "since": each.since} for each in policies_of(actor, name))
+    let_in = _all(policies_page, actor, name)
+    lets_in = ({"name": each.name, "spec": dict(each.spec), "since": each.since} for each in let_in)
     yield Member("lets-in.jsonl", map(_line, lets_in))
     yield Member("usage.csv", map(csv_line, table_of(_rows(usage_hours(tenant)))))
     if reads_audit:
         yield Member("audit.jsonl", json_lines(entry_rows(name, filters=Filters(since=chain_began(name)))))
     for selection in readable:
         yield Member(_file_of(selection), map(_document, synchronous.objects_of(selection, portion=_PORTION)))
+
+
+def _all(page: Callable[..., Page[Any]], actor: Actor, tenant: str) -> Iterator[Any]:
+    """The rows of all pages, one page after the other."""
+    after = ""
+    while True:
+        found = page(actor, tenant, after=after, limit=PAGE_LIMIT)
+        yield from found.rows
+        after = found.next
+        if not after:
+            return
 
 
 def _rows(rows: QuerySet[Any]) -> Iterator[Any]:

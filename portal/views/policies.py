@@ -13,6 +13,7 @@ from portal.database.scopes import everything
 from portal.http.actors import actor_of
 from portal.pages.forms import EmptyForm
 from portal.pages.navigation import tenant_tabs
+from portal.pages.pagination import pager
 from portal.views.actions import render_action
 from tenants import selectors
 from tenants.models import Role
@@ -25,11 +26,12 @@ def policies(request: HttpRequest, name: str) -> HttpResponse:
     """The policies of a tenant's space in words: whom they let in from elsewhere, to what."""
     actor = actor_of(request)
     with everything():  # whether somebody else's tenant still is the one that was let in
-        rows = services.policies_of(actor, name)
+        found = services.policies_page(actor, name, after=request.GET.get("after", "")[:253])
     context = {
         "tenant": selectors.tenant_visible_to(actor, name),
-        "rows": rows,
+        "rows": found.rows,
         "listed": "Policies",
+        "pager": pager(request, found.next),
         "may_end": selectors.may_manage(actor, name),
         "tabs": tenant_tabs(actor, name),
     }

@@ -18,15 +18,17 @@ from portal.http.actors import actor_of
 from portal.pages.forms import TenantQuotaForm
 from portal.pages.meters import limits_of, meters_of
 from portal.pages.navigation import tenant_tabs
+from portal.pages.pagination import pager
 from portal.views.actions import render_action
 from tenants import selectors, services
-from tenants.quotas import namespace_quotas, placed_use, stored_use, tenant_quota
+from tenants.quotas import namespace_quotas_page, placed_use, stored_use, tenant_quota
 from tenants.rights import require_operator
 from tenants.usage import quota_forecast
 
 _STEPS: Final = ("admission/TenantQuota", "admission/ResourceQuota", storedbytes.STEP)
 _LOOK_BACK: Final = timedelta(days=7)
 _SHOWN: Final = 20
+_PAGE: Final = 50
 
 
 @require_safe
@@ -37,6 +39,7 @@ def tenant_quota_page(request: HttpRequest, name: str) -> HttpResponse:
     found = selectors.tenant_visible_to(actor, name)
     tabs = tenant_tabs(actor, name)
     quota = tenant_quota(name)
+    quotas = namespace_quotas_page(name, after=request.GET.get("after", "")[:512], limit=_PAGE)
     since = max(filter(None, (timezone.now() - _LOOK_BACK, chain_began(name))))
     context = {
         "tenant": found,
@@ -47,7 +50,7 @@ def tenant_quota_page(request: HttpRequest, name: str) -> HttpResponse:
         "stored": meters_of(*stored_use(name).amounts),
         "rows": [
             {"namespace": each.namespace, "name": each.name, "limits": limits_of(each.hard, each.used)}
-            for each in namespace_quotas(name)
+            for each in quotas.rows
         ],
         "clusters": [
             {
@@ -57,10 +60,12 @@ def tenant_quota_page(request: HttpRequest, name: str) -> HttpResponse:
                     {"namespace": one.namespace, "workspace": one.workspace, "limits": limits_of(quota.hard, one.used)}
                     for one in each.namespaces
                 ],
+                "more": each.more,
             }
-            for each in placed_use(found)
+            for each in placed_use(found, limit=_PAGE)
         ],
         "listed": "Quotas of namespaces",
+        "pager": pager(request, quotas.next),
         "refusals": requests_refused_by(name, _STEPS, since=since, limit=_SHOWN) if tabs.read_all else [],
     }
     return render(request, "pages/tenants/quota.html", context)

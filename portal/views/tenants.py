@@ -251,10 +251,12 @@ def members(request: HttpRequest, name: str) -> HttpResponse:
     actor = actor_of(request)
     found = selectors.tenant_visible_to(actor, name)
     may_manage = selectors.may_manage(actor, name)
+    people = selectors.members_page(actor, name, after=request.GET.get("after", ""))
     context = {
         "tenant": found,
-        "rows": selectors.members_of(actor, name),
+        "rows": people.rows,
         "listed": "Members",
+        "pager": pager(request, people.next),
         "may_manage": may_manage,
         "gives": roles_given_by(actor, name),
         "tabs": tenant_tabs(actor, name),
@@ -296,7 +298,7 @@ def member_role(request: HttpRequest, name: str, user_id: UUID) -> HttpResponse:
     actor = actor_of(request)
     form = RoleForm(request.POST)
     try:
-        member = selectors.member_of(actor, name, user_id)
+        member = selectors.membership_visible_to(actor, name, user_id).user
         if form.is_valid():
             services.membership_set(actor=actor, tenant=name, user=member, role=Role(form.cleaned_data["role"]))
             messages.success(
@@ -315,7 +317,7 @@ def member_remove(request: HttpRequest, name: str, user_id: UUID) -> HttpRespons
     """Confirm and end a membership, its credentials with it. The last owner stays."""
     actor = actor_of(request)
     found = selectors.tenant_visible_to(actor, name)
-    member = selectors.member_of(actor, name, user_id)
+    member = selectors.membership_visible_to(actor, name, user_id).user
     return render_action(
         request,
         EmptyForm(request.POST),

@@ -37,7 +37,12 @@ def tenant_usage(request: HttpRequest, name: str) -> HttpResponse:
     actor, now = actor_of(request), timezone.now()
     found = selectors.tenant_visible_to(actor, name)
     newest = usage_hours(found, namespace="").last()
-    workspaces = usage_hours(found, since=newest.hour).filter(hour=newest.hour).exclude(namespace="") if newest else []
+    after = request.GET.get("after", "")[:63]
+    workspaces = (
+        list(usage_hours(found, since=newest.hour).filter(hour=newest.hour, namespace__gt=after)[: _PAGE + 1])
+        if newest
+        else []
+    )
     context: dict[str, Any] = {
         "tenant": found,
         "tabs": tenant_tabs(actor, name),
@@ -45,8 +50,9 @@ def tenant_usage(request: HttpRequest, name: str) -> HttpResponse:
         "stats": _stats(newest) if newest else [],
         "plot": usage_plot(now, found),
         "bill": bill_of_tenant(found, month_of("", now)),
-        "rows": workspaces,
+        "rows": workspaces[:_PAGE],
         "listed": "Workspaces",
+        "pager": pager(request, workspaces[_PAGE - 1].namespace if len(workspaces) > _PAGE else ""),
     }
     return render(request, "pages/tenants/usage.html", context)
 

@@ -141,7 +141,7 @@ def workspace(request: HttpRequest, pk: UUID) -> HttpResponse:
         "receipt": progress.steps_of(found.receipt),
         "receipt_text": progress.receipt_text(found),
         "api_server": found.cluster.client_url or found.cluster.server,
-        "members": selectors.members_of(actor, found.tenant_id)[:8],
+        "members": selectors.members_page(actor, found.tenant_id, limit=8).rows,
         "entries": entries_everywhere(filters=Filters(workspace_id=found.pk, settled=True), limit=8).rows,
         "suspend_text": "Suspend" if found.status == Status.ACTIVE else "Suspend again",
         "suspended_text": f"{found.suspended_reason}{suspended_by}. {_how_resumed(found)}",

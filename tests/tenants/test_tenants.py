@@ -15,7 +15,7 @@ from store.types import Create, Key, Update
 from tenants.models import Membership, Role, Tenant, TenantState
 from tenants.reconciler.deletion import tenants_end
 from tenants.rights import role_of
-from tenants.selectors import members_of, tenant_visible_to, tenants_page, tenants_visible_to
+from tenants.selectors import members_page, tenant_visible_to, tenants_page, tenants_visible_to
 from tenants.services import (
     membership_remove,
     membership_set,
@@ -144,7 +144,7 @@ def test_the_last_owner_stays():
     second = make_user("bob@example.org")
     membership_set(actor=actor_of(owner), tenant="acme", user=second, role=Role.OWNER)
     membership_remove(actor=actor_of(owner), tenant="acme", user=owner)
-    assert [m.user_id for m in members_of(OPERATOR, tenant.name)] == [second.id]
+    assert [m.user_id for m in members_page(OPERATOR, tenant.name).rows] == [second.id]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_strangers_may_not_know_of_a_tenant():
     for ask in (
         lambda: tenant_visible_to(actor_of(eve), "acme"),
         lambda: tenant_delete(actor=actor_of(eve), name="acme"),
-        lambda: members_of(actor_of(eve), "acme"),
+        lambda: members_page(actor_of(eve), "acme"),
         lambda: membership_set(actor=actor_of(eve), tenant="acme", user=eve, role=Role.OWNER),
     ):
         with pytest.raises(NotFound) as known:

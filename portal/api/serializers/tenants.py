@@ -155,7 +155,8 @@ class ClusterUseSerializer(serializers.Serializer[Any]):
 
     cluster = serializers.CharField()
     used = serializers.DictField(child=serializers.CharField())
-    namespaces = PlacedUseSerializer(many=True)
+    namespaces = PlacedUseSerializer(many=True, help_text="the first two hundred, by name")
+    more = serializers.IntegerField(help_text="how many others there are; they are in the sum")
 
 
 class QuotaSerializer(serializers.Serializer[Any]):

@@ -44,8 +44,8 @@ def member_end(request: HttpRequest, name: str, user_id: UUID) -> HttpResponse:
     """Say when a membership ends, or renew it."""
     actor, now = actor_of(request), timezone.now()
     selectors.tenant_visible_to(actor, name)
-    member = selectors.member_of(actor, name, user_id)
-    found = next(each for each in selectors.members_of(actor, name) if each.user_id == user_id)
+    found = selectors.membership_visible_to(actor, name, user_id)
+    member = found.user
     return render_action(
         request,
         EndForm(request.POST or None),
