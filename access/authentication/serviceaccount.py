@@ -109,7 +109,7 @@ class ServiceAccountAuthenticator:
         return verified
 
     def _principal(self, claims: ServiceAccountClaims) -> Principal:
-        extra = {}
+        extra: dict[str, tuple[str, ...]] = {}
         for keys, reference in (((POD_NAME, POD_UID), claims.pod), ((NODE_NAME, NODE_UID), claims.node)):
             if reference is not None:
                 said = zip(keys, (reference.name, reference.uid), strict=True)

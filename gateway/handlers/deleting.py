@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,7 +30,7 @@ from kube.objects.strategies import finished
 from kube.requests.fielderrors import invalid
 from kube.requests.status import BadRequest, Conflict, Invalid, NotFound
 from kube.workspaces.types import WORKSPACES
-from store.types import Check, Delete, Key, Stored, Update
+from store.types import Check, Delete, Key, Operation, Stored, Update
 
 ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
@@ -44,6 +45,10 @@ _TYPES: Final[dict[str, tuple[type, str]]] = {
     "propagationPolicy": (str, "v1.DeletionPropagation"),
     "dryRun": (list, "[]string"),
 }
+
+
+Disrupting = Callable[[dict[str, Any]], Awaitable[tuple[dict[str, Any], Sequence[Operation]]]]
+"""From an object that is to be deleted to what it is told before, and to what is written with its deletion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +149,18 @@ async def delete_collection(runtime: Runtime, request: Request, kind: Kind) -> R
 
 
 async def delete_object(
-    runtime: Runtime, request: Request, kind: Kind, key: Key, options: DeleteOptions, sent: Sent | None = None
+    runtime: Runtime,
+    request: Request,
+    kind: Kind,
+    key: Key,
+    options: DeleteOptions,
+    *,
+    sent: Sent | None = None,
+    disrupting: Disrupting | None = None,
 ) -> tuple[bool, dict[str, Any]]:
     """Delete one object, or mark it when finalizers hold it. Returns whether it is gone, and its last state.
 
-    ``sent`` is what a request that only comes to a deletion carries.
+    ``sent`` is what a request that only comes to a deletion carries, ``disrupting`` what is asked and written before it.
     """
 
     async def once(current: Stored) -> tuple[bool, dict[str, Any]]:
@@ -164,6 +176,7 @@ async def delete_object(
         attributes.sent = sent
         async with runtime.write_locks.of_quotas(key):
             extra = await runtime.admission.admit(attributes)
+            new, beside = await disrupting(new) if disrupting is not None else (new, ())
             new = ending(key[1:3], new, now=objects.timestamp(request.now))
             gone = finished(new)
             if gone and kind.name != "Pod" and "deletionTimestamp" not in old["metadata"]:
@@ -180,13 +193,14 @@ async def delete_object(
                 return ended is None, orjson.loads(ended.data) if ended is not None else old
             kept = stored_form(new, kind)
             if gone:
-                await runtime.store.commit(Delete(key, current.revision, kept), *extra)
+                await runtime.store.commit(Delete(key, current.revision, kept), *extra, *beside)
                 return True, new
             # A workspace is closed as soon as it is deleted, however long it takes to empty it.
             doors = await closing(runtime.store, f"{key.space}:{key.name}") if key[1:3] == WORKSPACES else ()
             # What still stands counts against quotas until it is gone; what has to hold holds for the mark as well.
             holds = [held for held in extra if isinstance(held, Check)]
-            stored = (await runtime.store.commit(Update(key, current.revision, kept), *doors, *holds))[0]
+            marked = Update(key, current.revision, kept)
+            stored = (await runtime.store.commit(marked, *doors, *holds, *beside))[0]
             return False, orjson.loads(stored.data)
 
     return await guaranteed_update(runtime, kind, key, once)

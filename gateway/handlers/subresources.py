@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import orjson
@@ -21,12 +23,13 @@ from kube.kinds.resources import Scale
 from kube.objects import fieldvalidation, managedfields, tables
 from kube.objects.managedfields import Write
 from kube.objects.patches import deep_copy, json_patch, merge_patch
-from kube.objects.subresources import BUILT_IN_SCALE
+from kube.objects.subresources import BUILT_IN_SCALE, reset_of
+from kube.quota import disruptionbudgets
 from kube.requests.fielderrors import invalid_object, required
 from kube.requests.labelselectors import from_object
 from kube.requests.names import is_dns_subdomain
 from kube.requests.status import BadRequest, Cause, Conflict
-from store.types import Stored
+from store.types import Operation, Range, Stored, Update
 
 
 async def scale(runtime: Runtime, request: Request, kind: Kind) -> Response:
@@ -218,17 +221,52 @@ async def bind_new(runtime: Runtime, request: Request) -> Response:
 
 
 async def evict(runtime: Runtime, request: Request, kind: Kind) -> Response:
-    """POST of an ``Eviction``: delete a pod."""
+    """POST of an ``Eviction``: delete a pod, unless its PodDisruptionBudget says no (``kube.quota.disruptionbudgets``).
+
+    What the budget allows is counted in the commit that deletes, so that evictions together never exceed it.
+    """
     body = objects.decode_object(request, kind.part(request.info.subresource))
     writeoptions.check(request)
     _check_named(request, body, "Eviction")
     options = body.get("deleteOptions") or {}
-    if options.get("dryRun") == ["All"]:
+    if options.get("dryRun"):
         request.query = {**request.query, "dryRun": "All"}
     wanted = with_preconditions(options.get("preconditions") or {})
     key = objects.key_of(request.info, kind.resource, request.info.name)
-    await delete_object(runtime, request, kind, key, wanted, _sent("policy", "v1", "Eviction", body))
+    sent = _sent("policy", "v1", "Eviction", body)
+    disrupting = partial(_disrupting, runtime, request)
+    await delete_object(runtime, request, kind, key, wanted, sent=sent, disrupting=disrupting)
     return _success()
+
+
+async def _disrupting(runtime: Runtime, request: Request, pod: Body) -> tuple[Body, Sequence[Operation]]:
+    now = objects.timestamp(request.now)
+    beside: list[Operation] = []
+    if disruptionbudgets.is_guarded(pod):
+        place = Range(request.info.cluster, "policy", "poddisruptionbudgets", request.info.namespace)
+        budgets = {}
+        for stored in (await runtime.store.list(place)).items:
+            request.weigh(stored.data)
+            budgets[stored.key.name] = stored, orjson.loads(stored.data)
+        new = disruptionbudgets.disrupted([body for _, body in budgets.values()], pod, now=now)
+        if new is not None:
+            stored, old = budgets[new["metadata"]["name"]]
+            beside.append(Update(stored.key, stored.revision, _counted(runtime, request, old, new)))
+    return disruptionbudgets.evicted(pod, now=now), beside
+
+
+def _counted(runtime: Runtime, request: Request, old: Body, new: Body) -> Body:
+    """A budget in which the server has counted, with the server as the owner of that."""
+    place = replace(request.info, group="policy", version="v1", resource="poddisruptionbudgets", subresource="status")
+    kind = runtime.catalogs.require(place)
+    write = Write(
+        manager="kube-apiserver",
+        version=kind.api_version,
+        now=objects.timestamp(request.now),
+        subresource="status",
+        reset=reset_of(kind.resource, "status"),
+    )
+    return managedfields.update(kind.structure, old, new, write)
 
 
 def _sent(group: str, version: str, kind: str, body: Body) -> Sent:

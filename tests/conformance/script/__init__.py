@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from tests.conformance.conversation import Conversation
-from tests.conformance.script.accounts import accounts
+from tests.conformance.script.accounts import accounts, boundtokens
 from tests.conformance.script.admissionpolicies import admissionpolicies
 from tests.conformance.script.admissionwebhooks import admissionwebhooks
 from tests.conformance.script.becoming import becoming, becomingsystem
@@ -18,6 +18,7 @@ from tests.conformance.script.controllers import aggregation, contents, kubesyst
 from tests.conformance.script.customobjects import customobjects, earlier, formats
 from tests.conformance.script.definitions import definitions, deprecations, redefined
 from tests.conformance.script.endings import deletes, namespaces, updates
+from tests.conformance.script.evictions import evictions
 from tests.conformance.script.flagged import policyfile, withoutplugins
 from tests.conformance.script.kinds import OBJECTS, invalid_section, kind_section
 from tests.conformance.script.meanings import meanings
@@ -60,6 +61,7 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
         applying,
         lists,
         deletes,
+        evictions,
         parts,
         namespaces,
         paths,
@@ -102,6 +104,7 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
     yield certificates.__name__, certificates, True
     yield signers.__name__, signers, True
     yield binding.__name__, binding, True
+    yield boundtokens.__name__, boundtokens, True
     yield admissionpolicies.__name__, admissionpolicies, True
     yield mutatingpolicies.__name__, mutatingpolicies, True
     yield admissionwebhooks.__name__, admissionwebhooks, True

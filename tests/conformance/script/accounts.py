@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import jwt
+
 from tests.conformance.conversation import Conversation
 from tests.conformance.script.media import MERGE, STRATEGIC
 from tests.speaking import Answer
@@ -75,3 +77,57 @@ def _variable(secret: str) -> dict[str, Any]:
 
 def _volume(secret: str) -> dict[str, Any]:
     return {"name": "v", "secret": {"secretName": secret}}
+
+
+def boundtokens(say: Conversation) -> None:
+    """What a token says of what it is bound to, and what its holder is known by."""
+    say.set_up()
+    accounts, pods, nodes = f"{say.core}/serviceaccounts", f"{say.core}/pods", "/api/v1/nodes"
+    reviews = "/apis/authentication.k8s.io/v1/tokenreviews"
+    say.speaker.send("POST", accounts, {"metadata": {"name": "bound"}, "automountServiceAccountToken": False})
+    say.speaker.send("POST", nodes, {"metadata": {"name": "eq-bound"}})
+    say.speaker.send("POST", f"{say.core}/secrets", {"metadata": {"name": "anchor"}})
+    for name, spec in (
+        ("here", {"nodeName": "eq-bound"}),
+        ("nowhere", {"nodeName": "eq-missing"}),
+        ("waiting", {}),
+        ("other", {"serviceAccountName": "default", "automountServiceAccountToken": False}),
+    ):
+        body = {"serviceAccountName": "bound", "containers": [{"name": "c", "image": "i"}], **spec}
+        say.speaker.send("POST", pods, {"metadata": {"name": name}, "spec": body})
+    for kind, name in (
+        ("Pod", "here"),
+        ("Pod", "nowhere"),
+        ("Pod", "waiting"),
+        ("Pod", "other"),
+        ("Secret", "anchor"),
+        ("Secret", "x" * 200),
+        ("Node", "eq-bound"),
+        ("Node", "eq-missing"),
+    ):
+        reference = {"apiVersion": "v1", "kind": kind, "name": name}
+        asked = {"spec": {"boundObjectRef": reference}}
+        path = f"{accounts}/bound/token?{kind}={name[:8]}"
+        answer = say.speaker.send("POST", path, asked)
+        token = str(answer.body.get("status", {}).get("token", "")) if answer.status == 201 else ""
+        if token:
+            bound = jwt.decode(token, options={"verify_signature": False})["kubernetes.io"]
+            say.keep(f"claims of {path}", {key: bound[key] for key in ("pod", "secret", "node") if key in bound})
+            say.part("POST", f"{reviews}?{kind}={name}", {"spec": {"token": token}}, _known_by)
+        else:
+            say.say("POST", path, asked)
+        say.say("POST", f"{path}&uid=x", {"spec": {"boundObjectRef": {**reference, "uid": "x"}}})
+    reference = {"apiVersion": "v1", "kind": "Node", "name": "eq-bound"}
+    kept = say.speaker.send("POST", f"{accounts}/bound/token", {"spec": {"boundObjectRef": reference}})["status"][
+        "token"
+    ]
+    say.speaker.send("DELETE", f"{nodes}/eq-bound")
+    say.speaker.send("POST", nodes, {"metadata": {"name": "eq-bound"}})
+    say.until(lambda: not say.speaker.send("POST", reviews, {"spec": {"token": kept}})["status"].get("authenticated"))
+    say.speaker.send("DELETE", f"{nodes}/eq-bound")
+
+
+def _known_by(answer: Answer) -> dict[str, Any]:
+    """What a review tells of a pod or a node."""
+    extra = answer.body["status"]["user"].get("extra") or {}
+    return {key: value for key, value in extra.items() if key.startswith("authentication.kubernetes.io/")}
