@@ -33,7 +33,7 @@ from portal.admin.places import console_of
 from portal.http.actors import actor_of
 from portal.pages import labels
 from portal.pages.forms import ApiRequestForm, AuditForm
-from portal.pages.pagination import pager
+from portal.pages.lists import pager
 from tenants import selectors
 
 _VERIFIED_FOR = 60

@@ -26,7 +26,7 @@ from portal.http.actors import actor_of, person_named
 from portal.pages import labels, plots
 from portal.pages.forms import ConfirmForm, EmptyForm, MemberForm, RoleForm, SuspendForm, TenantForm
 from portal.pages.freezing import freezes_shown
-from portal.pages.pagination import pager
+from portal.pages.lists import pager
 from portal.views.actions import render_action
 from portal.views.credentials import credential_row
 from tenants import selectors, services

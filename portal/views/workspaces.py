@@ -30,7 +30,7 @@ from portal.pages.forms import (
 )
 from portal.pages.freezing import freezes_shown
 from portal.pages.links import links_for
-from portal.pages.pagination import pager
+from portal.pages.lists import pager
 from portal.pages.tiers import tier_card
 from portal.views.actions import form_status, render_action
 from portal.views.credentials import credential_row, workspace_crumbs

@@ -1,4 +1,4 @@
-"""Links between the pages of a list."""
+"""What the pages of lists share: the links between them."""
 
 from __future__ import annotations
 
