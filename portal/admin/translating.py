@@ -72,6 +72,16 @@ class ServiceBackedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         """Where there is a service for it."""
         return False
 
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        """What was changed is what somebody changed in the form: compared with what it has shown, which it carries.
+
+        Compared with the row as it is by then, a form that stood open would turn back what others did meanwhile.
+        """
+        form = super().get_form(request, obj, change, **kwargs)
+        for field in form.base_fields.values():
+            field.show_hidden_initial = obj is not None
+        return form
+
     def get_actions(self, request: HttpRequest) -> Any:
         """For operators, without the built-in deletion, which goes past the services (API-22)."""
         if not self.may_change(request):

@@ -7,6 +7,7 @@ from typing import Any
 from django import forms
 
 from portal.signin.accounts import MAX_PASSWORD
+from tenants.models import User
 
 
 def _code(label: str, help_text: str) -> forms.CharField:
@@ -100,6 +101,12 @@ class ResetForm(forms.Form):
         ways.append(("password", "A password made up now, which they change at the next sign-in."))
         self.fields["way"].choices = ways  # type: ignore[attr-defined]
         self.fields["way"].initial = ways[0][0]
+
+
+class StatusForm(forms.Form):
+    """What an account is to be from now on, whatever it is when the form arrives."""
+
+    status = forms.ChoiceField(choices=User.Status.choices, widget=forms.HiddenInput)
 
 
 class RightsForm(forms.Form):

@@ -26,6 +26,7 @@ from kube.requests.status import NotFound, StatusError
 from portal.bulk.deeds import SORTS
 from portal.http.actors import actor_of
 from portal.pages import labels
+from portal.pages.accountforms import StatusForm
 from portal.pages.forms import AppearanceForm, EmptyForm, PasswordForm, TokenForm, UserForm, add_status_error
 from portal.pages.lists import pager
 from portal.pages.navigation import page
@@ -206,18 +207,24 @@ def user_new(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def user_status(request: HttpRequest, pk: UUID) -> HttpResponse:
-    """Confirm and disable an account, its sessions and tokens with it, or enable it again. Operators only."""
+    """Confirm and disable an account, its sessions and tokens with it, or enable it again. Operators only.
+
+    Which of the two, the form says: pressed twice, or by two people at once, it is what was asked for.
+    """
     actor = actor_of(request)
     require_operator(actor)
     person = User.objects.filter(pk=pk).first()
     if person is None:
         raise NotFound("There is no such user.", kind="users")
-    disable = person.is_active
-    status = User.Status.DISABLED if disable else User.Status.ACTIVE
+    asked = request.GET.get("status")
+    if asked not in User.Status.values:
+        asked = User.Status.DISABLED if person.is_active else User.Status.ACTIVE
+    form = StatusForm(request.POST if request.method == "POST" else None, initial={"status": asked})
+    disable = form["status"].value() == User.Status.DISABLED
     return render_action(
         request,
-        EmptyForm(request.POST),
-        lambda _: accounts.user_change(actor=actor, user_id=pk, status=status),
+        form,
+        lambda data: accounts.user_change(actor=actor, user_id=pk, status=data["status"]),
         title=f"{'Disable' if disable else 'Enable'} {person.email}",
         submit="Disable" if disable else "Enable",
         done=f"{person.email} is {'disabled' if disable else 'enabled'}.",

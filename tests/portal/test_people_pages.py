@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from django.urls import reverse
 
 from tests import factories
@@ -57,12 +58,40 @@ def test_token_of_another_user_cannot_be_revoked(acme: House, globex: House) -> 
 def test_user_is_disabled_and_out_at_once(acme: House, operator: factories.User) -> None:
     client = signed_in(acme.owner)
     assert client.get("/").status_code == 200
-    assert signed_in(operator).post(reverse("user-status", args=[acme.owner.pk])).status_code == 302
+    disable = reverse("user-status", args=[acme.owner.pk])
+    assert signed_in(operator).post(disable, {"status": "disabled"}).status_code == 302
     assert client.get("/").status_code == 302
 
 
+@pytest.mark.parametrize(("pressed", "ends"), [("Disable", "disabled"), ("Enable", "active")])
+def test_what_is_pressed_twice_is_done(pressed: str, ends: str, operator: factories.User) -> None:
+    """Two operators, or a double click: the second one turns nothing back."""
+    before = "active" if ends == "disabled" else "disabled"
+    person = factories.user(status=before)
+    browsers = [signed_in(operator), signed_in(factories.operator())]
+    lists = [browser.get(reverse("users")).content.decode() for browser in browsers]
+    for browser, listed in zip(browsers, lists, strict=True):
+        [link] = re.findall(f'href="([^"]+)"[^>]+aria-label="{pressed} {person.email}"', listed)
+        dialog = browser.get(link).content.decode()
+        assert f">{pressed}</button>" in dialog, "also where somebody else was faster"
+        said = dict(re.findall(r'name="(status)" value="(\w+)"', dialog))
+        for _ in range(2):
+            page = browser.post(link.partition("?")[0], said, follow=True).content.decode()
+            assert f"{person.email} is {pressed.lower()}d." in page
+            person.refresh_from_db()
+            assert person.status == ends
+
+
+@pytest.mark.parametrize("said", [{}, {"status": "other"}])
+def test_no_wanted_state_changes_nothing(said: dict[str, str], acme: House, operator: factories.User) -> None:
+    assert signed_in(operator).post(reverse("user-status", args=[acme.owner.pk]), said).status_code == 422
+    acme.owner.refresh_from_db()
+    assert acme.owner.is_active
+
+
 def test_operator_cannot_disable_themselves(operator: factories.User) -> None:
-    assert signed_in(operator).post(reverse("user-status", args=[operator.pk])).status_code == 422
+    disable = reverse("user-status", args=[operator.pk])
+    assert signed_in(operator).post(disable, {"status": "disabled"}).status_code == 422
     operator.refresh_from_db()
     assert operator.is_active
 
