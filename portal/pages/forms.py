@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from uuid import uuid4, uuid5
 
 from django import forms
 from django.core.exceptions import ValidationError
@@ -63,6 +64,13 @@ class WorkspaceForm(forms.Form):
     )
     tenant = forms.ChoiceField()
     tier = forms.ChoiceField()
+    once = forms.UUIDField(required=False, initial=uuid4, widget=forms.HiddenInput(attrs={"autocomplete": "off"}))
+
+    @property
+    def key(self) -> str:
+        """The same for one form that is sent twice, another one for other words or a form opened anew (GW6)."""
+        said = self.cleaned_data
+        return str(uuid5(said["once"] or uuid4(), f"{said['tenant']}/{said['tier']}/{said['name']}"))
 
     def __init__(self, *args: Any, tenants: list[str], tiers: list[Tier], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -90,6 +90,7 @@ def workspace_new(request: HttpRequest) -> HttpResponse:
                 tier=data["tier"],
                 tenant=data["tenant"],
                 name=data["name"],
+                idempotency_key=form.key,
             )
         except StatusError as error:
             add_status_error(request, form, error)

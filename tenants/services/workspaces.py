@@ -198,8 +198,13 @@ def _init(
                 name=found.name,
             )
         if found.tier_id != tier_name or (wanted and found.name != wanted) or found.tenant_id != tenant.name:
+            by_key = key and found.idempotency_key == key
             raise Conflict(
-                "The same name or idempotency key was used for another workspace.", kind="workspaces", name=found.name
+                f"This idempotency key was used for the workspace {found.name}; another one needs a key of its own."
+                if by_key
+                else f"Your workspace {found.name} has the tier {found.tier_id}; choose another name.",
+                kind="workspaces",
+                name=found.name,
             )
         return found
     if not role_at_least(role, Role.EDITOR):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +12,7 @@ from django.utils import timezone
 
 from portal.pages.labels import resource_name
 from portal.pages.meters import limits_of, meters_of
-from tenants.models import Cluster, CredentialKind
+from tenants.models import Cluster, CredentialKind, Workspace
 from tenants.services.tiers import DEFAULTS
 from tests import factories
 from tests.portal.conftest import House, signed_in
@@ -25,6 +26,35 @@ def test_new_workspace_is_created_and_its_page_shows_progress(acme: House) -> No
     body = client.get(response.headers["Location"]).content.decode()
     assert "Provisioning" in body
     assert 'hx-trigger="every 1s"' in body
+
+
+def open_form(client: Any) -> dict[str, str]:
+    """What a new form for a workspace sends when nobody types a name."""
+    [once] = re.findall(r'name="once" value="([^"]+)"', client.get("/workspaces/new/").content.decode())
+    return {"once": once, "name": "", "tenant": "acme", "tier": "basic"}
+
+
+def test_each_form_without_a_name_makes_a_workspace_and_sent_twice_one(acme: House) -> None:
+    """GW6: the name that is made up for an empty one is a new one."""
+    factories.tier("wide", workspaces_per_user=5)
+    client, mine = signed_in(acme.owner), Workspace.objects.filter(user=acme.owner)
+    first, second = open_form(client), open_form(client)
+    pages = [client.post("/workspaces/new/", said).headers["Location"] for said in (first, first, second)]
+    assert pages[0] == pages[1] != pages[2]
+    assert mine.count() == 2
+    assert mine.values("name").distinct().count() == 2
+    gone_back = client.post("/workspaces/new/", {**second, "tier": "wide"})
+    assert gone_back.status_code == 302, "other words in the same form are no second press"
+    assert mine.count() == 3
+
+
+def test_a_name_that_one_has_with_another_tier_is_told_in_the_form(acme: House) -> None:
+    factories.tier("wide", workspaces_per_user=5)
+    client = signed_in(acme.owner)
+    assert client.post("/workspaces/new/", {**open_form(client), "name": "payments"}).status_code == 302
+    refused = client.post("/workspaces/new/", {**open_form(client), "name": "payments", "tier": "wide"})
+    assert refused.status_code == 422
+    assert "Your workspace payments has the tier basic; choose another name." in refused.content.decode()
 
 
 def test_new_workspace_over_the_limit_says_so_in_the_form(acme: House) -> None:
