@@ -32,9 +32,8 @@ from portal.access.explanation import traced_request
 from portal.admin.places import console_of
 from portal.http.actors import actor_of
 from portal.pages import labels
-from portal.pages.filters import filters_of
 from portal.pages.forms import ApiRequestForm, AuditForm
-from portal.pages.pagination import pager
+from portal.pages.lists import filters_of, pager
 from portal.views.actions import form_status
 from tenants import selectors
 

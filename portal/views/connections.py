@@ -16,7 +16,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from kube.requests.status import NotFound
 from portal.http.actors import actor_of
 from portal.pages.forms import EmptyForm
-from portal.pages.pagination import pager
+from portal.pages.lists import pager
 from portal.views.actions import redirect_out, render_action
 from tenants import services
 from tenants.models import RecordingMode

@@ -16,9 +16,8 @@ from portal.backup.opening import restored_open, unconfirmed
 from portal.bulk.deeds import SORTS
 from portal.http.actors import actor_of
 from portal.pages import labels
-from portal.pages.filters import chosen
 from portal.pages.forms import EmptyForm, ReasonForm
-from portal.pages.pagination import pager
+from portal.pages.lists import chosen, pager
 from portal.pages.progress import TITLES
 from portal.views.actions import render_action
 from tenants import selectors, services

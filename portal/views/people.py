@@ -28,8 +28,8 @@ from portal.http.actors import actor_of
 from portal.pages import labels
 from portal.pages.accountforms import StatusForm
 from portal.pages.forms import AppearanceForm, EmptyForm, PasswordForm, TokenForm, UserForm, add_status_error
+from portal.pages.lists import pager
 from portal.pages.navigation import page
-from portal.pages.pagination import pager
 from portal.signin import accounts, attempts, factors
 from portal.signin.passkeys import passkeys_of
 from portal.signin.viewing import viewings_of

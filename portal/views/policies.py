@@ -12,8 +12,8 @@ from access import policies as services
 from portal.database.scopes import everything
 from portal.http.actors import actor_of
 from portal.pages.forms import EmptyForm
+from portal.pages.lists import pager
 from portal.pages.navigation import tenant_tabs
-from portal.pages.pagination import pager
 from portal.views.actions import render_action
 from tenants import selectors
 from tenants.models import Role

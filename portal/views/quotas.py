@@ -16,9 +16,9 @@ from audit.selectors import chain_began, requests_refused_by
 from kube.quota import storedbytes
 from portal.http.actors import actor_of
 from portal.pages.forms import TenantQuotaForm
+from portal.pages.lists import pager
 from portal.pages.meters import limits_of, meters_of
 from portal.pages.navigation import tenant_tabs
-from portal.pages.pagination import pager
 from portal.views.actions import render_action
 from tenants import selectors, services
 from tenants.quotas import namespace_quotas_page, placed_use, stored_use, tenant_quota

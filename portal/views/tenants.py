@@ -24,11 +24,10 @@ from portal.admin.places import console_of
 from portal.bulk.deeds import SORTS
 from portal.http.actors import actor_of, person_named
 from portal.pages import labels, plots
-from portal.pages.filters import chosen
 from portal.pages.forms import ConfirmForm, EmptyForm, MemberForm, RoleForm, SuspendForm, TenantForm
 from portal.pages.freezing import freezes_shown
+from portal.pages.lists import chosen, pager
 from portal.pages.navigation import tenant_tabs
-from portal.pages.pagination import pager
 from portal.views.actions import render_action
 from portal.views.credentials import credential_row
 from tenants import selectors, services

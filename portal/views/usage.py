@@ -14,9 +14,8 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from portal.access.usage import charges_file, hours_between, usage_file
 from portal.http.actors import actor_of
-from portal.pages.filters import chosen
+from portal.pages.lists import chosen, pager
 from portal.pages.navigation import tenant_tabs
-from portal.pages.pagination import pager
 from portal.pages.plots import usage_plot
 from portal.pages.priceforms import PricesForm
 from portal.views.actions import render_action

@@ -20,7 +20,6 @@ from portal.admin.places import console_of
 from portal.bulk.deeds import SORTS
 from portal.http.actors import actor_of
 from portal.pages import meters, plots, progress
-from portal.pages.filters import chosen
 from portal.pages.forms import (
     ConfirmForm,
     EmptyForm,
@@ -31,7 +30,7 @@ from portal.pages.forms import (
 )
 from portal.pages.freezing import freezes_shown
 from portal.pages.links import links_for
-from portal.pages.pagination import pager
+from portal.pages.lists import chosen, pager
 from portal.pages.tiers import tier_card
 from portal.views.actions import form_status, render_action
 from portal.views.credentials import credential_row, workspace_crumbs

@@ -137,7 +137,7 @@ def test_links_end_with_time_another_a_new_password_the_account_and_a_restore(ac
     assert signed_in(acme.owner).post("/profile/password/", own).status_code == 302
     assert stranger().get(third).status_code == 404
     fourth, other = link_of(made(operator, acme.owner)), link_of(made(operator, acme.viewer))
-    signed_in(operator).post(f"/users/{acme.owner.pk}/status/")
+    signed_in(operator).post(f"/users/{acme.owner.pk}/status/", {"status": "disabled"})
     assert stranger().get(fourth).status_code == 404
     list(credentials_end_all(now=timezone.now()))
     assert stranger().get(other).status_code == 404

@@ -200,7 +200,7 @@ class TestPersonsPage:
             stranger().post("/login/", {"username": acme.owner.email, "password": factories.PASSWORD}).status_code
             == 401
         )
-        assert desk.post(f"/users/{acme.owner.pk}/status/").status_code == 302
+        assert desk.post(f"/users/{acme.owner.pk}/status/", {"status": "active"}).status_code == 302
         assert [each.get("/").status_code for each in clients] == [302, 302], "enabled again, all stays ended"
         assert send(script, "GET", "me/").status_code == 401
 

@@ -18,8 +18,8 @@ from portal.http.actors import actor_of
 from portal.http.pages import page_behind
 from portal.pages import labels
 from portal.pages.forms import EmptyForm
+from portal.pages.lists import pager
 from portal.pages.operatingforms import AnnouncementForm
-from portal.pages.pagination import pager
 from portal.views.actions import render_action
 from tenants.models import Announcement, Tier
 from tenants.rights import require_operator

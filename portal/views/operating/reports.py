@@ -13,9 +13,8 @@ from django.views.decorators.http import require_safe
 from kube.requests.status import NotFound
 from portal.access.reports import DAYS, DAYS_USUAL, REPORTS, asked_of, report_file
 from portal.http.actors import actor_of
-from portal.pages.filters import chosen
+from portal.pages.lists import chosen, pager
 from portal.pages.meters import meters_of
-from portal.pages.pagination import pager
 from portal.pages.plots import costs_plot
 from tenants.charges import prices_of_month
 from tenants.rights import require_overseer

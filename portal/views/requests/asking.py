@@ -19,7 +19,7 @@ from portal.database.scopes import everything
 from portal.http.actors import actor_of
 from portal.pages import labels, requestforms
 from portal.pages.forms import EmptyForm, add_status_error
-from portal.pages.pagination import pager
+from portal.pages.lists import pager
 from portal.views.actions import render_action
 from tenants import selectors
 from tenants.models import AccessRequest, Membership, Phase, RequestKind, RequestState, Role

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from audit.selectors import page_of
 from portal.http.actors import actor_of
 from portal.notices.sending import addresses_of
-from portal.pages.pagination import pager
+from portal.pages.lists import pager
 from portal.pages.requestforms import NoticeChoicesForm
 from portal.views.actions import render_action
 from tenants.models import Notification

@@ -1,4 +1,4 @@
-"""What the address of a list, or of its file, asks for: taken as it is said or refused by name, never left out."""
+"""What the address of a list, or of its file, asks for: taken as it is said or refused by name; and the links between pages."""
 
 from __future__ import annotations
 
@@ -26,3 +26,13 @@ def filters_of(form: forms.Form) -> dict[str, Any]:
         said = [f"{name}: {error}" for name, errors in form.errors.items() for error in errors]
         raise BadRequest(f"{' '.join(said)} Correct the filter or leave it out; without it more is shown.")
     return form.cleaned_data
+
+
+def pager(request: HttpRequest, cursor: str) -> dict[str, str]:
+    """Links to the first and to the next page, filters kept."""
+    query = request.GET.copy()
+    query.pop("after", None)
+    newer = f"?{query.urlencode()}" if request.GET.get("after") else ""
+    if cursor:
+        query["after"] = cursor
+    return {"newer": newer, "older": f"?{query.urlencode()}" if cursor else ""}
