@@ -27,6 +27,7 @@ PLACED_RESERVATIONS: Final = (GROUP, "placedreservations")
 NAME: Final = "quota"
 """The name of the only ``TenantQuota`` object of a tenant; it is in the tenant's own space."""
 _COUNT: Final = "count/"
+_SCALE: Final = "scale"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +92,10 @@ class TenantQuota:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_quota", Quota(name=f"tenant {self.tenant}", hard=self.hard, scopes=self.scopes))
 
-    def concerns(self, group: str, plural: str) -> bool:
-        """Whether it bounds anything of a resource, of some objects at least."""
-        return bool(self._quota.names(group, plural) or self._rules_of(group, plural))
+    def concerns(self, group: str, plural: str, subresource: str = "") -> bool:
+        """Whether it bounds anything of a resource, of some objects at least; by ``/scale`` nothing but rules read changes."""
+        counted = subresource != _SCALE and self._quota.names(group, plural)
+        return bool(counted or self._rules_of(group, plural))
 
     @property
     def named(self) -> set[tuple[str, str]]:
@@ -166,8 +168,12 @@ def wished(
 ) -> Mapping[str, Any] | None:
     """As ``usage.wished``; but that a pod runs again which has ended is a wish too, for no kubelet tells it.
 
-    Or whoever says that pods have ended and then that they have not would have as many as it likes.
+    Or whoever says that pods have ended and then that they have not would have as many as it likes. What a cluster says of
+    ``/scale`` is a Scale: what is wished for is the object, or the Scale before, with its replicas.
     """
+    if subresource == _SCALE and old and new and str(new.get("apiVersion")).startswith("autoscaling/"):
+        replicas = (new.get("spec") or {}).get("replicas", 0)
+        return {**old, "spec": {**(old.get("spec") or {}), "replicas": replicas}}
     if (group, plural) == ("", "pods") and old and new and usage.has_ended(old) and not usage.has_ended(new):
         return new
     return usage.wished(subresource, old, new)

@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+import yaml
 
 from tests.apiserver import ANY_PACE
 from tests.databases import ROOT, migrated, url_of
@@ -156,6 +157,23 @@ def running(folder: Path, database: str, *flags: str) -> Iterator[Server]:
 def another(server: Server, folder: Path, *flags: str) -> AbstractContextManager[Server]:
     """A second API server on the same database: what rates they promise they promise together (AD6)."""
     return running(folder, server.database, *flags)
+
+
+def replicas_rule(folder: Path) -> str:
+    """The flag of a server that counts the replicas of deployments, and of a kind that a cluster alone has."""
+    rules = [
+        {"name": "example.com/replicas", "apiGroup": group, "resource": resource, "field": "spec.replicas"}
+        for group, resource in (("apps", "deployments"), ("pool.kubevirt.io", "virtualmachinepools"))
+    ]
+    kind = {"apiVersion": "tenancy.tenantry.io/v1alpha1", "kind": "TenantQuotaConfiguration"}
+    told = {"name": "TenantQuota", "configuration": {**kind, "hard": {"pods": "99"}, "usage": rules}}
+    file = folder / "rules.yaml"
+    file.write_text(
+        yaml.safe_dump(
+            {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": [told]}
+        )
+    )
+    return f"--admission-control-config-file={file}"
 
 
 @pytest.fixture(scope="session")

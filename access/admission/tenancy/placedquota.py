@@ -50,8 +50,8 @@ _TURN_SECONDS: Final = 0.05
 _ENDING_MOST: Final = 128
 """More that ended in one namespace is noted in the next turn: what holds the loop is bounded, whoever deletes how much."""
 
-COUNTED: Final = frozenset({"", "resize", "status"})
-"""Subresources by which an object may come to take more; beside a status, by what is no status (``tenantquotas.wished``)."""
+COUNTED: Final = frozenset({"", "resize", "scale", "status"})
+"""Subresources by which an object may come to take more: of what is written there, what ``tenantquotas.wished`` says."""
 
 Demand = Callable[[TenantQuota], Amounts]
 
@@ -271,7 +271,7 @@ class ClusterQuotaAdmission(NoopPlugin):
         place, body, old = usage_key(attributes.cluster, attributes.namespace), attributes.object, attributes.old
         of = attributes.resource.storage_key
         quota = await self._quotas.quota(attributes.cluster)
-        if quota is None or not quota.concerns(*of):
+        if quota is None or not quota.concerns(*of, attributes.subresource):
             return ()
         if attributes.operation == DELETE and not attributes.dry_run:
             self._quotas.touch_soon(place, str(((old or {}).get("metadata") or {}).get("uid") or ""))

@@ -98,7 +98,7 @@ class PlacedQuota:
         if info.subresource not in COUNTED or info.verb not in MAKING:
             return None
         quota = await self._quotas.quota(info.cluster)
-        if quota is None or not quota.concerns(info.group, info.resource):
+        if quota is None or not quota.concerns(info.group, info.resource, info.subresource):
             return None
         key = Key(info.cluster, info.group, info.resource, info.namespace, info.name)
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
@@ -17,8 +17,8 @@ from tenants.models import Role
 from tenants.quotas import tenant_quota
 from tenants.services import tenant_quota_change
 from tests.gateway.callers import Caller, config_map, eventually
-from tests.gateway.conftest import Server, another
-from tests.gateway.placed.conftest import Door
+from tests.gateway.conftest import Server, another, replicas_rule
+from tests.gateway.placed.conftest import STANDING_IN, Door
 from tests.tenants.conftest import OPERATOR
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -294,6 +294,40 @@ def test_forty_at_once_in_several_processes_are_never_one_too_many(
             assert eventually(lambda room=room: used(door) == room)
             for at in (namespace, "default"):
                 assert owner.delete(path_of(at), labelSelector="of").status == 200
+
+
+def test_what_is_scaled_to_counts_by_the_rules_about_replicas(
+    new_standing_door: Callable[[], Door],
+    door_server: tuple[Server, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """AD2, AD3: ``kubectl scale`` writes no object, and is judged as if it did, in both kinds of namespaces."""
+    monkeypatch.setenv("TENANTRY_SEALING_KEYS", door_server[1])
+    door = new_standing_door()
+    where = door.place(door.person("olga", Role.OWNER), on=STANDING_IN)
+    with another(door.server, tmp_path / "data", replicas_rule(tmp_path)) as second:
+        tenant_quota_change(actor=OPERATOR, name=door.name, hard={"example.com/replicas": "5", "pods": "99"})
+        owner = Door(second, None, door.tenant).person("olga", Role.OWNER)
+        template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        spec = {"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+        made = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
+        for namespace in (where, "default"):
+            path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
+            assert eventually(lambda path=path: owner.post(path, made).status in (201, 409))
+            scale = owner.get(f"{path}/web/scale").body
+            scale["spec"]["replicas"] = 400
+            for refused in (
+                owner.patch(f"{path}/web/scale", {"spec": {"replicas": 400}}),
+                owner.put(f"{path}/web/scale", scale),
+                owner.patch(f"{path}/web/scale", [{"op": "replace", "path": "/spec/replicas", "value": 400}], "json"),
+                owner.patch(f"{path}/web", {"spec": {"replicas": 400}}),
+            ):
+                assert refused.status == 403, refused.body
+                assert "requested: example.com/replicas=399" in refused.body["message"]
+            for wanted in (2, 1):
+                assert owner.patch(f"{path}/web/scale", {"spec": {"replicas": wanted}}).status == 200
+                assert owner.get(f"{path}/web").body["spec"]["replicas"] == wanted
 
 
 def test_what_no_tenant_may_create_is_not_created_on_clusters_either(

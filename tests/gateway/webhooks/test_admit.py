@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -14,6 +16,7 @@ from audit.models import ApiRequest
 from tenants.policies import policies_enforced
 from tenants.services import tenant_policies_change, tenant_quota_change
 from tests.gateway.callers import Answer, eventually
+from tests.gateway.conftest import Server, another, replicas_rule
 from tests.gateway.webhooks.conftest import Asking, Customer, account
 from tests.tenants.conftest import OPERATOR
 
@@ -154,6 +157,40 @@ def test_a_status_that_a_cluster_asks_about_is_so_and_what_is_beside_it_a_wish(a
     assert admit(asking, acme.namespace, golden, old=claim, subResource="status")["allowed"]
     assert used(asking, acme) == {name: "5"}
     assert admit(asking, acme.namespace, golden, old=gold, subResource="status")["allowed"]
+
+
+def test_what_a_controller_scales_to_counts_by_the_rules_about_replicas(
+    asking: Asking,
+    acme: Customer,
+    door_server: tuple[Server, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """AD2, AD3: of a kind that the cluster alone has too, of which it shows nothing but the Scale."""
+    monkeypatch.setenv("TENANTRY_SEALING_KEYS", door_server[1])
+
+    def scaled(group: str, plural: str, name: str, replicas: int) -> bool:
+        metadata = {"name": name, "uid": f"{plural}-{name}", "resourceVersion": "1"}
+        old, new = (
+            {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata, "spec": {"replicas": number}}
+            for number in (1, replicas)
+        )
+        review = write(acme.namespace, new, old=old, subResource="scale")
+        review["request"]["resource"] = {"group": group, "version": "v1", "resource": plural}
+        answer = counting.ask("admit", review, timeout="30s")
+        assert answer.status == 200, answer.raw
+        return bool(answer.body["response"]["allowed"])
+
+    with another(asking.product, tmp_path / "data", replicas_rule(tmp_path)) as second:
+        counting = replace(asking, product=second)
+        bound(counting, acme, **{"example.com/replicas": "5", "count/deployments.apps": "0"})
+        for group, plural in (("apps", "deployments"), ("pool.kubevirt.io", "virtualmachinepools")):
+            assert not scaled(group, plural, "a", 500)
+            assert scaled(group, plural, "a", 3)
+            assert scaled(group, plural, "a", 0)
+        assert used(counting, acme)["example.com/replicas"] == "4"
+        assert not scaled("apps", "deployments", "b", 3)
+        assert scaled("apps", "statefulsets", "c", 500), "no rule is about it"
 
 
 def test_two_changes_of_one_version_are_not_taken_for_one(asking: Asking, acme: Customer) -> None:

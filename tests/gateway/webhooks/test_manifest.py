@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from access.admission.tenancy.placedquota import COUNTED
 from kube.admissionpolicies.expressions import Evaluation, compiled
 from kube.admissionpolicies.matching import Asked, Form
 from kube.cel.admission import Scope
@@ -52,3 +53,13 @@ def test_the_name_of_a_kind_that_nobody_asks_about_hides_no_other_kind(group: st
             for each in hook["matchConditions"]
         ]
         assert all(said) is asks
+
+
+def test_a_cluster_asks_about_every_way_to_take_more() -> None:
+    """AD2: what is counted of subresources is what is asked about, but statuses, which nobody in a workspace writes."""
+    documents = yaml.safe_load_all(TEMPLATE.read_text())
+    hooks = next(each["webhooks"] for each in documents if each["kind"] == "ValidatingWebhookConfiguration")
+    [rule] = next(each["rules"] for each in hooks if each["name"] == "objects.tenantry.io")
+    asked = {resource.partition("/")[2] for resource in rule["resources"]}
+    assert asked - {"ephemeralcontainers"} == COUNTED - {"status"}
+    assert "*/scale" in rule["resources"]
