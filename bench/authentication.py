@@ -104,7 +104,7 @@ async def _methods(folder: Path, stack: contextlib.AsyncExitStack) -> list[tuple
         account=Reference("driver", "u-1"),
     )
     store: Any = ResourceCache()
-    accounts = ServiceAccountAuthenticator(store, keys=KeyFiles([pem], pem), issuer=ISSUER, audiences=(ISSUER,))
+    accounts = ServiceAccountAuthenticator(store, keys=KeyFiles([pem], pem), issuers=(ISSUER,), audiences=(ISSUER,))
 
     provider = await stack.enter_async_context(providing())
     rules = ClaimRules(issuer=provider.url, username_claim="sub", username_prefix="oidc:", tenant_claim="tenant")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentParser
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from access.authentication.options import AuthenticationOptions
 from access.authorization.options import AuthorizationOptions
+from access.flags import Growing, one
 from kube.requests.ratelimits import Limits
 
 DEFAULT_ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
@@ -35,7 +37,8 @@ class Options:
     tls_cert_file: Path | None = None
     tls_private_key_file: Path | None = None
     client_ca_file: Path | None = None
-    service_account_issuer: str = DEFAULT_ISSUER
+    service_account_issuers: tuple[str, ...] = (DEFAULT_ISSUER,)
+    """All are accepted, and the first is that of new tokens."""
     service_account_signing_key_file: Path | None = None
     service_account_key_files: tuple[Path, ...] = ()
     api_audiences: tuple[str, ...] = ()
@@ -71,5 +74,16 @@ class Options:
 
     @property
     def audiences(self) -> tuple[str, ...]:
-        """The audiences that a service-account token must name one of: the issuer unless configured."""
-        return self.api_audiences or (self.service_account_issuer,)
+        """The audiences that a service-account token must name one of: the issuers unless configured."""
+        return self.api_audiences or self.service_account_issuers
+
+
+def add_issuers(parser: ArgumentParser) -> None:
+    """Declare the flag on ``parser``: each time that it is given names one issuer more."""
+    parser.add_argument(
+        "--service-account-issuer",
+        type=one(str),
+        action=Growing,
+        default=(DEFAULT_ISSUER,),
+        help="issuer of service accounts' tokens; of several all are accepted, and the first is that of new ones",
+    )

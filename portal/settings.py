@@ -434,7 +434,7 @@ APISERVER_INTERNAL_URL = env.str("APISERVER_INTERNAL_URL", APISERVER_URL)
 APISERVER_CA_FILE = _path("APISERVER_CA_FILE")
 """What its certificate is verified with, where neither the generated CA nor the certificate itself is it."""
 APISERVER_FLAGS: list[str] = shlex.split(env.str("APISERVER_FLAGS", ""))
-"""Flags of ``manage.py apiserver``: the quickstart starts it with them, and the identity inspector goes by them."""
+"""Flags of ``manage.py apiserver`` that its command line need not repeat; the identity inspector goes by them."""
 
 PORTAL_URL = env.str("PORTAL_URL", f"http://127.0.0.1:{PORTAL_PORT}").rstrip("/")
 PKI_DIR = KEYS_DIR or DATA_DIR / "pki"

@@ -76,7 +76,7 @@ def build_authenticators(
     service_accounts: Authenticator | None = None,
     portal: Authenticator | None = None,
     clusters: Authenticator | None = None,
-    service_account_issuer: str = "",
+    service_account_issuers: Sequence[str] = (),
     audiences: Sequence[str] = (),
     anonymous: bool = False,
     data_folder: Path | None = None,
@@ -88,6 +88,9 @@ def build_authenticators(
     others; and a token of our own issuer, or of a configured provider, is never shown to a webhook or to Keystone.
     Raises ``UnusableOptions``.
     """
+    for number, issuer in enumerate(service_account_issuers):
+        if not issuer or issuer in service_account_issuers[:number]:
+            raise UnusableOptions(f"--service-account-issuer={issuer}: every issuer has a name, and is given once")
     with usable():
         if problems := options.default_tenant and tenant_name(options.default_tenant):
             raise UnusableOptions(
@@ -95,9 +98,9 @@ def build_authenticators(
             )
         providers = _providers(options)
         own = frozenset(provider.issuer for provider in providers)
-        if service_account_issuer in own:
+        if not own.isdisjoint(service_account_issuers):
             raise UnusableOptions("an OpenID Connect issuer has the name of the service accounts' issuer")
-        own |= {service_account_issuer, portaltokens.ISSUER} - {""}
+        own |= {*service_account_issuers, portaltokens.ISSUER}
         webhook = _webhook(options, audiences, own)
         keystone = _keystone(options, data_folder, tenant_uid)
         files: list[Authenticator] = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from access.authentication.build import oidc_issuers, usable
 from access.authentication.options import AuthenticationOptions
 from kube.authentication import inspection
@@ -14,10 +16,10 @@ class IdentityInspector:
     Making it reads the configured issuers, or raises ``UnusableOptions``.
     """
 
-    def __init__(self, options: AuthenticationOptions, *, service_account_issuer: str = "") -> None:
+    def __init__(self, options: AuthenticationOptions, *, service_account_issuers: Sequence[str] = ()) -> None:
         with usable():
             self._issuers = tuple(JwtIssuer(issuer.rules, issuer.audiences, "") for issuer, _ in oidc_issuers(options))
-        self._service_account_issuer = service_account_issuer
+        self._service_account_issuers = tuple(service_account_issuers)
         self._default_tenant = options.default_tenant
 
     def inspect(self, text: str, *, now: float) -> inspection.Inspection:
@@ -26,6 +28,6 @@ class IdentityInspector:
             text,
             now=now,
             issuers=self._issuers,
-            service_account_issuer=self._service_account_issuer,
+            service_account_issuers=self._service_account_issuers,
             default_tenant=self._default_tenant,
         )

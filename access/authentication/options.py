@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from access.authentication.keystoneclient import TTL_SECONDS
-from kube.requests.durations import parse_seconds
+from access.flags import Growing, add_switch, file, names, one, seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,46 +44,58 @@ class AuthenticationOptions:
     @classmethod
     def of_flags(cls, flags: Mapping[str, Any]) -> AuthenticationOptions:
         """The options in what ``add_flags`` made argparse read; other flags are left alone."""
-        read: dict[str, Any] = {field.name: flags[field.name] for field in fields(cls)}
-        read |= {name: tuple(value) for name, value in read.items() if isinstance(value, list)}
-        return cls(**read)
+        return cls(**{field.name: flags[field.name] for field in fields(cls)})
 
 
 def add_flags(parser: ArgumentParser) -> None:
     """Declare the flags on the parser; ``AuthenticationOptions.of_flags`` reads what argparse makes of them."""
     add = parser.add_argument
     add("--default-tenant", default="", help="tenant of users without one")
-    add("--token-auth-file", type=Path, help="bearer tokens: token,user,uid,groups[,other],,tenant")
-    add("--basic-auth-file", type=Path, help="passwords: password,user,uid,groups[,other],,tenant")
+    add("--token-auth-file", type=file, help="bearer tokens: token,user,uid,groups[,other],,tenant")
+    add("--basic-auth-file", type=file, help="passwords: password,user,uid,groups[,other],,tenant")
     add("--oidc-issuer-url", default="", help="OpenID Connect provider, exactly as its tokens name it")
     add("--oidc-client-id", default="", help="client id that its tokens must be for")
-    add("--oidc-ca-file", type=Path, help="CA of the provider, the system's CAs by default")
+    add("--oidc-ca-file", type=file, help="CA of the provider, the system's CAs by default")
     add("--oidc-username-claim", default="sub", help="claim with the user name")
     add("--oidc-username-prefix", help="before every user name; the issuer and # by default, - for none")
     add("--oidc-groups-claim", default="", help="claim with the groups")
     add("--oidc-groups-prefix", default="", help="before every group")
     add("--oidc-tenant-claim", default="", help="claim with the tenant")
     add("--oidc-tenant-prefix", default="", help="before every tenant")
-    add("--oidc-required-claim", type=_pair, action="append", default=[], help="claim=value that every token must have")
-    add("--oidc-signing-algs", type=_names, default=(), help="algorithms accepted, every RS, PS and ES by default")
-    add("--oidc-leeway", type=_seconds, default=0.0, help="how wrong the provider's clock may be")
-    add("--authentication-config", type=Path, help="several providers, as kube-apiserver's AuthenticationConfiguration")
-    add("--authentication-token-webhook-config-file", type=Path, help="kubeconfig-format file of a TokenReview webhook")
-    add("--authentication-token-webhook-cache-ttl", type=_seconds, default=120.0, help="how long its answers count")
-    add("--authentication-token-webhook-version", choices=("v1", "v1beta1"), default="v1", help="API version it speaks")
     add(
+        "--oidc-required-claim",
+        type=one(_pair),
+        action=Growing,
+        default=(),
+        help="claim=value that every token must have",
+    )
+    add(
+        "--oidc-signing-algs",
+        type=names,
+        action=Growing,
+        default=(),
+        help="algorithms accepted, every RS, PS and ES by default",
+    )
+    add("--oidc-leeway", type=seconds, default=0.0, help="how wrong the provider's clock may be")
+    add("--authentication-config", type=file, help="several providers, as kube-apiserver's AuthenticationConfiguration")
+    add("--authentication-token-webhook-config-file", type=file, help="kubeconfig-format file of a TokenReview webhook")
+    add("--authentication-token-webhook-cache-ttl", type=seconds, default=120.0, help="how long its answers count")
+    add("--authentication-token-webhook-version", choices=("v1", "v1beta1"), default="v1", help="API version it speaks")
+    add_switch(
+        parser,
         "--authentication-token-webhook-trusted",
-        action="store_true",
-        help="let it name operators, and users and groups that begin with system:",
+        meaning="let it name operators, and users and groups that begin with system:",
     )
     add("--keystone-url", default="", help="OpenStack Keystone")
-    add("--keystone-ca-file", type=Path, help="CA of Keystone, the system's CAs by default")
-    add("--keystone-cache-ttl", type=_seconds, default=TTL_SECONDS, help="how long its answers count")
-    add("--keystone-domain-tenant", type=_pair, action="append", default=[], help="domain id=tenant, to map a domain")
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name for name in text.split(",") if name)
+    add("--keystone-ca-file", type=file, help="CA of Keystone, the system's CAs by default")
+    add("--keystone-cache-ttl", type=seconds, default=TTL_SECONDS, help="how long its answers count")
+    add(
+        "--keystone-domain-tenant",
+        type=one(_pair),
+        action=Growing,
+        default=(),
+        help="domain id=tenant, to map a domain",
+    )
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -91,10 +103,3 @@ def _pair(text: str) -> tuple[str, str]:
     if not equals or not name or not value:
         raise ArgumentTypeError("must be name=value")
     return name, value
-
-
-def _seconds(text: str) -> float:
-    try:
-        return parse_seconds(text)
-    except ValueError as error:
-        raise ArgumentTypeError(str(error)) from None

@@ -47,10 +47,10 @@ class ServiceAccountAuthenticator:
 
     name = "serviceaccount"
 
-    def __init__(self, store: Store, *, keys: KeyFiles, issuer: str, audiences: Sequence[str]) -> None:
+    def __init__(self, store: Store, *, keys: KeyFiles, issuers: Sequence[str], audiences: Sequence[str]) -> None:
         self._store = store
         self._keys = keys
-        self._issuer = issuer
+        self._issuers = tuple(issuers)
         self._audiences = tuple(audiences)
         self._asked = _written(audiences)
         self._verified: dict[bytes, _Verified] = {}
@@ -61,7 +61,7 @@ class ServiceAccountAuthenticator:
         if token is None:
             return None
         digest = _digest(token, self._asked)
-        if digest not in self._verified and unverified_issuer(token) != self._issuer:
+        if digest not in self._verified and unverified_issuer(token) not in self._issuers:
             return None
         verified = self._verify(token, digest, self._audiences, now)
         if not self._is_good(verified):
@@ -108,7 +108,7 @@ class ServiceAccountAuthenticator:
         if verified is not None and verified.claims.not_before <= now < verified.claims.expires_at:
             return verified
         try:
-            claims = verify(token, keys=self._keys.keys, issuers=(self._issuer,), audiences=audiences, now=now)
+            claims = verify(token, keys=self._keys.keys, issuers=self._issuers, audiences=audiences, now=now)
         except InvalidToken as error:
             raise Refused(str(error)) from None
         if len(self._verified) >= _REMEMBERED:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from kube.requests.durations import parse_seconds
+from access.flags import Growing, UnusableFlags, file, seconds
 from kube.workspaces.types import RequiredGroupsSyntax
 
 MODES: Final = ("RBAC", "ABAC", "Node", "Webhook", "AlwaysAllow", "AlwaysDeny")
@@ -24,7 +24,10 @@ UNAUTHORIZED_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorizationOptions:
-    """kube-apiserver's names and meanings; durations are seconds. ``mode`` is the order in which they are asked."""
+    """kube-apiserver's names and meanings; durations are seconds. ``mode`` is the order in which they are asked.
+
+    Raises ``UnusableFlags`` for a mode that is named twice.
+    """
 
     mode: tuple[str, ...] = DEFAULT
     policy_file: Path | None = None
@@ -33,6 +36,10 @@ class AuthorizationOptions:
     webhook_cache_unauthorized_ttl: float = UNAUTHORIZED_SECONDS
     webhook_failure_policy: str = DENY
     required_groups_dialect: RequiredGroupsSyntax = RequiredGroupsSyntax.DOCUMENT
+
+    def __post_init__(self) -> None:
+        if len(set(self.mode)) != len(self.mode):
+            raise UnusableFlags(f"--authorization-mode={','.join(self.mode)}: a mode is named twice")
 
     @classmethod
     def of_flags(cls, flags: Mapping[str, Any]) -> AuthorizationOptions:
@@ -51,23 +58,29 @@ class AuthorizationOptions:
 def add_flags(parser: ArgumentParser, defaults: AuthorizationOptions) -> None:
     """Declare the flags on ``parser``; ``AuthorizationOptions.of_flags`` reads what argparse makes of them."""
     add = parser.add_argument
-    add("--authorization-mode", type=modes, default=defaults.mode, help=f"in order, of {','.join(MODES)}")
-    add("--authorization-policy-file", type=Path, default=defaults.policy_file, help="policies of the mode ABAC")
+    add(
+        "--authorization-mode",
+        type=modes,
+        action=Growing,
+        default=defaults.mode,
+        help=f"in order, of {','.join(MODES)}",
+    )
+    add("--authorization-policy-file", type=file, default=defaults.policy_file, help="policies of the mode ABAC")
     add(
         "--authorization-webhook-config-file",
-        type=Path,
+        type=file,
         default=defaults.webhook_config_file,
         help="kubeconfig-format file of the SubjectAccessReview webhook of the mode Webhook",
     )
     add(
         "--authorization-webhook-cache-authorized-ttl",
-        type=_seconds,
+        type=seconds,
         default=defaults.webhook_cache_authorized_ttl,
         help="how long its ALLOW counts",
     )
     add(
         "--authorization-webhook-cache-unauthorized-ttl",
-        type=_seconds,
+        type=seconds,
         default=defaults.webhook_cache_unauthorized_ttl,
         help="how long its other answers count",
     )
@@ -86,17 +99,8 @@ def add_flags(parser: ArgumentParser, defaults: AuthorizationOptions) -> None:
 
 
 def modes(text: str) -> tuple[str, ...]:
-    """The modes in a list with commas; raises ``ArgumentTypeError`` for one that is unknown or named twice."""
-    names = tuple(text.split(","))
-    if unknown := [name for name in names if name not in MODES]:
+    """The modes in a list with commas; raises ``ArgumentTypeError`` for one that is unknown."""
+    given = tuple(text.split(","))
+    if unknown := [name for name in given if name not in MODES]:
         raise ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(MODES)}")
-    if len(set(names)) != len(names):
-        raise ArgumentTypeError("a mode is named twice")
-    return names
-
-
-def _seconds(text: str) -> float:
-    try:
-        return parse_seconds(text)
-    except ValueError as error:
-        raise ArgumentTypeError(str(error)) from None
+    return given

@@ -88,7 +88,7 @@ def _issuer(runtime: Runtime, path: str) -> Response:
     options = runtime.options
     return Response(
         200,
-        orjson.dumps(discovery_document(options.service_account_issuer, options.url + _KEYS, keys)),
+        orjson.dumps(discovery_document(options.service_account_issuers[0], options.url + _KEYS, keys)),
         headers=_PUBLIC,
     )
 

@@ -65,7 +65,7 @@ async def _known(runtime: Runtime, token: str, audiences: list[str], now: float)
 
     Service accounts' tokens can be for others, who ask here whether they are good; any other kind is for this server.
     """
-    if audiences and unverified_issuer(token) == runtime.options.service_account_issuer:
+    if audiences and unverified_issuer(token) in runtime.options.service_account_issuers:
         found: dict[str, Principal] = {}
         for audience in audiences:
             with suppress(Refused):

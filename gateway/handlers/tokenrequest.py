@@ -74,7 +74,7 @@ async def create_token(runtime: Runtime, request: Request, kind: Kind) -> Respon
     bound = await _bound(runtime, request, spec)
     now, tenant = int(request.now), tenant_of(info.cluster)
     claims = ServiceAccountClaims(
-        issuer=runtime.options.service_account_issuer,
+        issuer=runtime.options.service_account_issuers[0],
         audiences=audiences,
         # Of the second in which the tenant was opened again this is a new one.
         issued_at=max(now, int(runtime.suspensions.not_before(tenant))),

@@ -98,7 +98,7 @@ async def build_runtime(
         )
         keys = KeyFiles(certificates.verifying_keys, certificates.signing_key)
         accounts = ServiceAccountAuthenticator(
-            store, keys=keys, issuer=options.service_account_issuer, audiences=options.audiences
+            store, keys=keys, issuers=options.service_account_issuers, audiences=options.audiences
         )
         people = PortalAuthenticator(
             ReloadedFile(certificates.portal_token_key, load_verifying_keys),
@@ -288,7 +288,7 @@ def _authentication(
         service_accounts=accounts,
         portal=people,
         clusters=ClusterWebhookAuthenticator(options.database_url),
-        service_account_issuer=options.service_account_issuer,
+        service_account_issuers=options.service_account_issuers,
         audiences=options.audiences,
         anonymous=options.anonymous_auth,
         data_folder=options.data_folder,

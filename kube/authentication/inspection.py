@@ -69,18 +69,20 @@ def inspect(
     *,
     now: float,
     issuers: Sequence[JwtIssuer] = (),
-    service_account_issuer: str = "",
+    service_account_issuers: Sequence[str] = (),
     default_tenant: str = "",
 ) -> Inspection:
     """What the rules make of the text at ``now`` (Unix seconds). Never raises for any text."""
-    found = _inspected(text, now, issuers, service_account_issuer)
+    found = _inspected(text, now, issuers, service_account_issuers)
     if found.identity is None:
         return found
     groups, tenant = without_virtual_groups(tuple(found.identity.groups)), found.identity.tenant or default_tenant
     return replace(found, identity=replace(found.identity, groups=groups, tenant=tenant))
 
 
-def _inspected(text: str, now: float, issuers: Sequence[JwtIssuer], service_account_issuer: str) -> Inspection:
+def _inspected(
+    text: str, now: float, issuers: Sequence[JwtIssuer], service_account_issuers: Sequence[str]
+) -> Inspection:
     stripped = text.strip()
     if not stripped or len(text) > TEXT_MAX:
         return Inspection("nothing", None, (Step("any", False, "paste one certificate, subject, line or token"),))
@@ -88,7 +90,7 @@ def _inspected(text: str, now: float, issuers: Sequence[JwtIssuer], service_acco
         return _certificate(stripped, now)
     claims = _claims(stripped)
     if claims is not None:
-        return _token(claims, now, issuers, service_account_issuer)
+        return _token(claims, now, issuers, service_account_issuers)
     if _SUBJECT.match(stripped):
         return _subject(stripped)
     return _line(text.strip("\r\n"))
@@ -167,13 +169,13 @@ def _claims(text: str) -> Mapping[str, Any] | None:
 
 
 def _token(
-    claims: Mapping[str, Any], now: float, issuers: Sequence[JwtIssuer], service_account_issuer: str
+    claims: Mapping[str, Any], now: float, issuers: Sequence[JwtIssuer], service_account_issuers: Sequence[str]
 ) -> Inspection:
     steps: list[Step] = []
     identity: Identity | None = None
     issuer = claims.get("iss")
-    if service_account_issuer:
-        found = _account(claims) if issuer == service_account_issuer else "iss is another issuer"
+    if service_account_issuers:
+        found = _account(claims) if issuer in service_account_issuers else "iss is another issuer"
         reason = found if isinstance(found, str) else idtokens.time_reason(claims, now=now, leeway=0.0) or ""
         identity = found if isinstance(found, Identity) and not reason else None
         steps.append(Step(SERVICE_ACCOUNT, identity is not None, reason))

@@ -6,9 +6,8 @@ What is pasted may be a working credential: it is read, answered and forgotten, 
 from __future__ import annotations
 
 import time
-from argparse import ArgumentParser
 from functools import cache
-from typing import Any, NoReturn
+from typing import Any
 
 from django.conf import settings
 from django.views.decorators.debug import sensitive_variables
@@ -16,7 +15,8 @@ from django.views.decorators.debug import sensitive_variables
 from access.authentication.build import UnusableOptions
 from access.authentication.inspector import IdentityInspector
 from access.authentication.options import AuthenticationOptions, add_flags
-from gateway.options import DEFAULT_ISSUER
+from access.flags import FlagParser, UnusableFlags
+from gateway.options import add_issuers
 from kube.authentication.inspection import Inspection
 from kube.requests.status import ServiceUnavailable
 
@@ -29,24 +29,19 @@ def inspect_identity(text: str) -> Inspection:
     """
     try:
         inspector = _inspector(tuple(settings.APISERVER_FLAGS))
-    except UnusableOptions as error:
+    except (UnusableFlags, UnusableOptions) as error:
         raise ServiceUnavailable(f"The API server's rules cannot be read: {error}") from None
     return inspector.inspect(text, now=time.time())
 
 
-class _Parser(ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UnusableOptions(message)
-
-
 @cache
 def _inspector(flags: tuple[str, ...]) -> IdentityInspector:
-    parser = _Parser(add_help=False)
-    parser.add_argument("--service-account-issuer", default=DEFAULT_ISSUER)
+    parser = FlagParser()
+    add_issuers(parser)
     add_flags(parser)
     # Flags about other things than authentication are none of the inspector's business.
     known, _ = parser.parse_known_args(flags)
     said: dict[str, Any] = vars(known)
     return IdentityInspector(
-        AuthenticationOptions.of_flags(said), service_account_issuer=said["service_account_issuer"]
+        AuthenticationOptions.of_flags(said), service_account_issuers=said["service_account_issuer"]
     )

@@ -53,6 +53,6 @@ async def answer(runtime: Runtime, request: Request, cluster: str, body: Any) ->
 
 async def _bearer_of(runtime: Runtime, cluster: str, token: str, *, now: float) -> Principal | None:
     issuer = unverified_issuer(token)
-    if cluster in runtime.options.webhook_service_accounts and issuer == runtime.options.service_account_issuer:
+    if cluster in runtime.options.webhook_service_accounts and issuer in runtime.options.service_account_issuers:
         return await runtime.accounts.principal(token, audiences=(AUDIENCE,), now=now)
     return await runtime.people.authenticate(Credentials(authorization=f"Bearer {token}"), now=now)

@@ -15,20 +15,15 @@ from access.authentication.build import UnusableOptions, build_authenticators
 from access.authorization import options as authorization
 from access.authorization.build import check_options
 from access.authorization.modes import always
+from access.flags import FlagParser, Growing, UnusableFlags, add_switch, file, names, one, seconds
 from access.reloading import UnusableFile
 from access.requestlimits import READ, WATCH, WRITE
 from gateway.http.servers import PortTaken
-from gateway.options import DEFAULT_ISSUER, Options
+from gateway.options import Options, add_issuers
 from gateway.process.auditlog import read_policy_file
 from gateway.server.supervisor import run
-from kube.requests.durations import parse_seconds
 from kube.requests.ratelimits import Limits
 from kube.requests.tokenbuckets import TokenBucket
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name for name in text.split(",") if name)
-
 
 _KINDS: Final = {READ: "reads", WRITE: "writes", WATCH: "watches opened"}
 
@@ -40,23 +35,100 @@ def _count(text: str) -> int:
 
 
 def _amount(text: str) -> float:
-    amount = float(text)
+    try:
+        amount = float(text)
+    except ValueError:
+        amount = -1.0
     if not 0 <= amount <= 1e9:
         raise ArgumentTypeError("a number from 0 is expected")
     return amount
-
-
-def _duration(text: str) -> float:
-    try:
-        return parse_seconds(text)
-    except ValueError as error:
-        raise ArgumentTypeError(str(error)) from None
 
 
 def _percentage(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text[:4]) <= 100:
         raise ArgumentTypeError("a percentage from 1 to 100 is expected")
     return int(text)
+
+
+def declare(parser: ArgumentParser) -> None:
+    """Declare every flag on ``parser``: kube-apiserver's where it has them; ``Options`` says what they mean."""
+    add = parser.add_argument
+    add("--bind-address", default="127.0.0.1", help="address to listen on")
+    add("--secure-port", type=int, default=settings.APISERVER_PORT, help="port to listen on (APISERVER_PORT)")
+    add_switch(
+        parser,
+        "--permit-port-sharing",
+        meaning="let several servers listen on one address and port: the next takes over before this one ends",
+    )
+    add(
+        "--shutdown-delay-duration",
+        type=seconds,
+        default=0.0,
+        help="how long to serve on, not ready any more, before an end: until whoever sends requests here knows",
+    )
+    add("--tls-cert-file", type=file, help="server certificate; generated when not given")
+    add("--tls-private-key-file", type=file, help="its key")
+    add("--client-ca-file", type=file, help="CAs whose client certificates are accepted, beside the generated one")
+    add_issuers(parser)
+    add("--service-account-signing-key-file", type=file, help="key that signs them; generated when not given")
+    add("--service-account-key-file", type=one(Path), action=Growing, default=(), help="keys that verify them")
+    add("--portal-token-key-file", type=file, help="keys that verify people's tokens of the portal; generated")
+    add(
+        "--api-audiences",
+        type=names,
+        action=Growing,
+        default=(),
+        help="audiences of this server, the issuers by default",
+    )
+    add(
+        "--webhook-service-accounts",
+        type=names,
+        action=Growing,
+        default=(),
+        metavar="CLUSTERS",
+        help="clusters whose webhook of authentication takes tokens of service accounts of tenants' spaces",
+    )
+    add("--external-url", default="", help="where clients reach this server; its address by default")
+    add(
+        "--external-ca-file",
+        type=file,
+        default=settings.APISERVER_CA_FILE,
+        help="what clients verify its certificate with (APISERVER_CA_FILE); the certificate's file, or the generated CA",
+    )
+    add(
+        "--workspace-depth",
+        type=int,
+        choices=range(1, 15),
+        default=settings.WORKSPACE_DEPTH,
+        metavar="LEVELS",
+        help="how many workspaces deep a tenant may nest them",
+    )
+    add_switch(parser, "--anonymous-auth", meaning="let requests without credentials in as system:anonymous")
+    for verb, meaning in (("enable", "that must run; all do"), ("disable", "that do not run")):
+        add(f"--{verb}-admission-plugins", type=names, action=Growing, default=(), help=f"admission plug-ins {meaning}")
+    add(
+        "--admission-control-config-file",
+        type=file,
+        default=settings.ADMISSION_CONTROL_CONFIG_FILE,
+        help="AdmissionConfiguration with what admission plug-ins are told",
+    )
+    add("--audit-policy-file", type=file, help="audit.k8s.io/v1 Policy: which requests the audit log tells of")
+    add("--audit-log-path", type=file, help="file of the audit log; - is the standard output")
+    add("--workers", type=int, default=1, help="processes")
+    authentication.add_flags(parser)
+    authorization.add_flags(parser, settings.AUTHORIZATION)
+    limits = Limits()
+    for kind, meaning in _KINDS.items():
+        rate: TokenBucket = getattr(limits, kind)
+        add(f"--tenant-{kind}-qps", type=_amount, default=rate.qps, help=f"{meaning} a second of one tenant; 0: any")
+        add(f"--tenant-{kind}-burst", type=_count, default=rate.burst, help=f"{meaning} at once after a pause")
+    add("--tenant-max-watches", type=_count, default=limits.open_watches, help="open watches of one tenant; 0: any")
+    add(
+        "--tenant-person-share",
+        type=_percentage,
+        default=limits.person_share,
+        help="percentage of a tenant's rates and open watches that one person may take",
+    )
 
 
 class Command(BaseCommand):
@@ -67,83 +139,14 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """kube-apiserver's flags where it has them; ``Options`` says what they mean."""
-        add = parser.add_argument
-        add("--bind-address", default="127.0.0.1", help="address to listen on")
-        add("--secure-port", type=int, default=settings.APISERVER_PORT, help="port to listen on (APISERVER_PORT)")
-        add(
-            "--permit-port-sharing",
-            action="store_true",
-            help="let several servers listen on one address and port: the next takes over before this one ends",
-        )
-        add(
-            "--shutdown-delay-duration",
-            type=_duration,
-            default=0.0,
-            help="how long to serve on, not ready any more, before an end: until whoever sends requests here knows",
-        )
-        add("--tls-cert-file", type=Path, help="server certificate; generated when not given")
-        add("--tls-private-key-file", type=Path, help="its key")
-        add("--client-ca-file", type=Path, help="CAs whose client certificates are accepted, beside the generated one")
-        add(
-            "--service-account-issuer",
-            default=DEFAULT_ISSUER,
-            help="issuer of service accounts' tokens",
-        )
-        add("--service-account-signing-key-file", type=Path, help="key that signs them; generated when not given")
-        add("--service-account-key-file", type=Path, action="append", default=[], help="keys that verify them")
-        add("--portal-token-key-file", type=Path, help="keys that verify people's tokens of the portal; generated")
-        add("--api-audiences", type=_names, default=(), help="audiences of this server, the issuer by default")
-        add(
-            "--webhook-service-accounts",
-            type=_names,
-            default=(),
-            metavar="CLUSTERS",
-            help="clusters whose webhook of authentication takes tokens of service accounts of tenants' spaces",
-        )
-        add("--external-url", default="", help="where clients reach this server; its address by default")
-        add(
-            "--external-ca-file",
-            type=Path,
-            default=settings.APISERVER_CA_FILE,
-            help="what clients verify its certificate with (APISERVER_CA_FILE); the certificate's file, or the generated CA",
-        )
-        add(
-            "--workspace-depth",
-            type=int,
-            choices=range(1, 15),
-            default=settings.WORKSPACE_DEPTH,
-            metavar="LEVELS",
-            help="how many workspaces deep a tenant may nest them",
-        )
-        add("--anonymous-auth", action="store_true", help="let requests without credentials in as system:anonymous")
-        for verb, meaning in (("enable", "that must run; all do"), ("disable", "that do not run")):
-            add(f"--{verb}-admission-plugins", type=_names, default=(), help=f"admission plug-ins {meaning}")
-        add(
-            "--admission-control-config-file",
-            type=Path,
-            default=settings.ADMISSION_CONTROL_CONFIG_FILE,
-            help="AdmissionConfiguration with what admission plug-ins are told",
-        )
-        add("--audit-policy-file", type=Path, help="audit.k8s.io/v1 Policy: which requests the audit log tells of")
-        add("--audit-log-path", type=Path, help="file of the audit log; - is the standard output")
-        add("--workers", type=int, default=1, help="processes")
-        authentication.add_flags(parser)
-        authorization.add_flags(parser, settings.AUTHORIZATION)
-        limits = Limits()
-        for kind, meaning in _KINDS.items():
-            rate: TokenBucket = getattr(limits, kind)
-            add(
-                f"--tenant-{kind}-qps", type=_amount, default=rate.qps, help=f"{meaning} a second of one tenant; 0: any"
-            )
-            add(f"--tenant-{kind}-burst", type=_count, default=rate.burst, help=f"{meaning} at once after a pause")
-        add("--tenant-max-watches", type=_count, default=limits.open_watches, help="open watches of one tenant; 0: any")
-        add(
-            "--tenant-person-share",
-            type=_percentage,
-            default=limits.person_share,
-            help="percentage of a tenant's rates and open watches that one person may take",
-        )
+        """Every flag, as a default what the setting ``APISERVER_FLAGS`` says of it: the command line wins."""
+        declare(parser)
+        setting = FlagParser()
+        declare(setting)
+        try:
+            parser.set_defaults(**vars(setting.parse_args(settings.APISERVER_FLAGS)))
+        except UnusableFlags as error:
+            parser.error(f"APISERVER_FLAGS: {error}")
 
     def handle(self, *_args: Any, **flags: Any) -> None:
         """Serve until SIGTERM or SIGINT. Raises ``CommandError`` for flags and files that cannot be used, and a port that is taken."""
@@ -153,6 +156,10 @@ class Command(BaseCommand):
             raise CommandError(
                 f"--anonymous-auth and the mode {always.ALLOW} exclude each other: anybody could do anything"
             )
+        try:
+            asked = authorization.AuthorizationOptions.of_flags(flags)
+        except UnusableFlags as error:
+            raise CommandError(str(error)) from None
         options = Options(
             database_url=settings.DATABASE_URL,
             data_folder=settings.DATA_DIR,
@@ -165,9 +172,9 @@ class Command(BaseCommand):
             tls_cert_file=flags["tls_cert_file"],
             tls_private_key_file=flags["tls_private_key_file"],
             client_ca_file=flags["client_ca_file"],
-            service_account_issuer=flags["service_account_issuer"],
+            service_account_issuers=flags["service_account_issuer"],
             service_account_signing_key_file=flags["service_account_signing_key_file"],
-            service_account_key_files=tuple(flags["service_account_key_file"]),
+            service_account_key_files=flags["service_account_key_file"],
             api_audiences=flags["api_audiences"],
             portal_token_key_file=flags["portal_token_key_file"],
             webhook_service_accounts=flags["webhook_service_accounts"],
@@ -182,7 +189,7 @@ class Command(BaseCommand):
             reads_in_full=settings.API_REQUESTS_READS_IN_FULL,
             requests_day_bytes=settings.API_REQUESTS_KEEP_BYTES // max(settings.API_REQUESTS_DAYS_AT_LEAST, 1),
             authentication=authentication.AuthenticationOptions.of_flags(flags),
-            authorization=authorization.AuthorizationOptions.of_flags(flags),
+            authorization=asked,
             stored_mebibytes=settings.TENANT_STORED_MEBIBYTES,
             tenant_limits=Limits(
                 **{kind: TokenBucket(flags[f"tenant_{kind}_qps"], flags[f"tenant_{kind}_burst"]) for kind in _KINDS},
@@ -192,7 +199,7 @@ class Command(BaseCommand):
         )
         try:
             # Once here, so that a wrong file ends the start with one line; the workers make their own.
-            build_authenticators(options.authentication, service_account_issuer=options.service_account_issuer)
+            build_authenticators(options.authentication, service_account_issuers=options.service_account_issuers)
             check_options(options.authorization)
             configuration.read(options.admission_control_config_file)
             self._check_audit(options)

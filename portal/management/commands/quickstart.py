@@ -161,7 +161,7 @@ def _parts(layout: Layout) -> list[tuple[Fork, Callable[[], bool]]]:
     def fork(name: str, run: Callable[[], object]) -> Fork:
         return Fork(name, run, layout.logs / f"{name}.log")
 
-    apiserver = fork("apiserver", lambda: call_command("apiserver", *settings.APISERVER_FLAGS))
+    apiserver = fork("apiserver", lambda: call_command("apiserver"))
     portal = fork("portal", lambda: call_command("portal"))
     worker = fork("worker", _work)
     beat = fork("beat", lambda: celery_app.Beat(schedule=str(schedule), loglevel="INFO", quiet=True).run())

@@ -121,7 +121,7 @@ def test_a_wrong_option_ends_the_start_with_a_reason(flags, reason, tmp_path):
     """Bad configuration never starts half a server."""
     with pytest.raises(UnusableOptions, match=reason):
         build_authenticators(
-            parse(*(flag.format(folder=tmp_path) for flag in flags)), service_account_issuer="https://us.example"
+            parse(*(flag.format(folder=tmp_path) for flag in flags)), service_account_issuers=["https://us.example"]
         )
 
 

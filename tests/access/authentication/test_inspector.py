@@ -27,7 +27,7 @@ INSPECTOR = IdentityInspector(
         oidc_groups_claim="groups",
         oidc_tenant_claim="tenant",
     ),
-    service_account_issuer="https://us.example",
+    service_account_issuers=["https://before.example", "https://us.example"],
 )
 
 

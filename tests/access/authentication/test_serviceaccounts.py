@@ -85,7 +85,7 @@ async def test_a_token_that_one_process_has_given_is_good_at_another_at_once(
 ) -> None:
     """What it is bound to was made, or made anew, a moment before; and when that has gone, so has the token."""
     here, there = processes
-    asked = ServiceAccountAuthenticator(there, keys=keys, issuer=ISSUER, audiences=("api",))
+    asked = ServiceAccountAuthenticator(there, keys=keys, issuers=(ISSUER,), audiences=("api",))
     for _ in range(30):
         account, secret = await made(here, "serviceaccounts", "web"), await made(here, "secrets", "anchor")
         credentials = token(keys, account, secret)
@@ -106,7 +106,7 @@ async def test_a_token_whose_end_was_seen_is_refused_at_once(
 ) -> None:
     """Whoever goes on showing it asks the database nothing, and a stream that rests on it waits for no database (AN6, GW5)."""
     here, there = processes
-    asked = ServiceAccountAuthenticator(there, keys=keys, issuer=ISSUER, audiences=("api",))
+    asked = ServiceAccountAuthenticator(there, keys=keys, issuers=(ISSUER,), audiences=("api",))
     account, secret = await made(here, "serviceaccounts", "web"), await made(here, "secrets", "anchor")
     good, invented = token(keys, account, secret), token(keys, account, Reference("anchor", str(uuid4())))
     assert await asked.authenticate(good, now=time.time()) is not None
