@@ -20,7 +20,7 @@ from kube.requests.status import StatusError, TooManyRequests
 from portal.database import scopes
 from portal.database.scopes import Scope
 from portal.http import errors, metrics, secretkeys
-from portal.http.actors import require_pace, scope_of
+from portal.http.actors import pace_headers, require_pace, scope_of
 from portal.http.pages import page_behind
 from portal.http.proxies import believe
 from portal.http.standing import while_it_lasts
@@ -41,6 +41,7 @@ _OWN = frozenset(
 """The pages by which people change what is their own account's."""
 
 _CORS_METHODS = "GET, POST, PUT, PATCH, DELETE, OPTIONS"
+_CORS_EXPOSED = "ETag, Location, RateLimit, RateLimit-Policy, Retry-After, X-Request-ID"
 _CORS_HEADERS = "Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, X-CSRFToken, X-Requested-With"
 
 
@@ -214,9 +215,10 @@ class AuditorMiddleware:
 
 
 class PaceMiddleware:
-    """Takes no more from one person in a browser than ``WRITES`` says, so that nobody fills what all share (AD8).
+    """Takes no more from one person, or tenant, than ``actionlimits`` says, so that nobody fills what all share (AD6, AD8).
 
-    Whoever comes with a token is known only later: ``portal.api.permissions``. Signing out is free.
+    Whoever comes with a token is known only later: ``portal.api.permissions``. Signing out is free. To programs it is said
+    how much is left.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
@@ -228,8 +230,15 @@ class PaceMiddleware:
             if request.path != reverse("logout"):
                 require_pace(request, request.user)
         except TooManyRequests as refusal:
-            return errors.answer(request, refusal.code, refusal.message, retry_after=refusal.retry_after)
-        return self.get_response(request)
+            answer: HttpResponseBase = errors.answer(
+                request, refusal.code, refusal.message, retry_after=refusal.retry_after
+            )
+        else:
+            answer = self.get_response(request)
+        if request.path.startswith("/api/"):
+            for name, value in pace_headers(request).items():
+                answer[name] = value
+        return answer
 
 
 class SessionsMiddleware:
@@ -299,7 +308,7 @@ class CorsMiddleware:
         patch_vary_headers(response, ["Origin"])
         if allowed:
             response["Access-Control-Allow-Origin"] = origin
-            response["Access-Control-Expose-Headers"] = "ETag, Location, Retry-After, X-Request-ID"
+            response["Access-Control-Expose-Headers"] = _CORS_EXPOSED
             if preflight:
                 response["Access-Control-Allow-Methods"] = _CORS_METHODS
                 response["Access-Control-Allow-Headers"] = _CORS_HEADERS

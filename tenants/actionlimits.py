@@ -22,7 +22,7 @@ from kube.requests.status import TooManyRequests
 from kube.requests.tokenbuckets import Level, TokenBucket
 
 # ``TokenBucket`` where the buckets are: reading and taking must be one step. Time is Redis' own, for the clocks of
-# several hosts need not agree. Answers 0, or the milliseconds to wait.
+# several hosts need not agree. Answers 0, or the milliseconds to wait; and what is left.
 _SCRIPT: Final = """
 local now = redis.call('TIME')
 now = now[1] * 1000 + math.floor(now[2] / 1000)
@@ -34,7 +34,7 @@ local wait = 0
 if tokens >= taken then tokens = math.min(capacity, tokens - taken) else wait = math.ceil((taken - tokens) / per_ms) end
 redis.call('HSET', KEYS[1], 'tokens', tokens, 'at', now)
 redis.call('PEXPIRE', KEYS[1], math.ceil(capacity / per_ms) + 1000)
-return wait
+return {wait, math.floor(tokens)}
 """
 
 _LOCAL_KEYS: Final = 10_000
@@ -59,6 +59,9 @@ INIT = Bucket("workspace-init", burst=10, interval=6)
 CREDENTIAL = Bucket("credential", burst=10, interval=6)
 WRITES = Bucket("writes", burst=600, interval=1)
 """Whatever a person sends to the portal that is no reading: what may stay of it for years is bounded by this (AD8)."""
+READS = Bucket("reads", burst=1200, interval=1 / 30)
+TENANT_READS = Bucket("tenant-reads", burst=4800, interval=1 / 120)
+"""Pages and answers that a person asks for, with many of them open at once; and all people of a tenant together (AD6)."""
 REQUEST = Bucket("request", burst=10, interval=30)
 EXPORT = Bucket("export", burst=5, interval=60)
 LOGIN_TOKENS = Bucket("login-tokens", burst=60, interval=1)
@@ -76,7 +79,7 @@ class _Local:
         self._levels: OrderedDict[str, tuple[Level, float]] = OrderedDict()
         """By key: the level, and when the bucket is full again."""
 
-    def take(self, key: str, bucket: Bucket, now: float, taken: int = 1) -> float:
+    def take(self, key: str, bucket: Bucket, now: float, taken: int = 1) -> tuple[float, int]:
         limit = bucket.tokens
         with self._lock:
             before, _ = self._levels.pop(key, (None, now))
@@ -87,10 +90,10 @@ class _Local:
                 oldest = next(iter(self._levels))
                 if self._levels[oldest][1] > now:
                     # A stranger may invent keys without end: refusing new ones is safer than forgetting used ones.
-                    return bucket.interval
+                    return bucket.interval, 0
                 del self._levels[oldest]
             self._levels[key] = (level, limit.full_at(level))
-            return wait
+            return wait, int(level.tokens)
 
 
 _local = _Local()
@@ -101,7 +104,11 @@ _away_until = 0.0
 
 def take(bucket: Bucket, key: object) -> None:
     """Take one token of ``key``'s bucket; raises ``TooManyRequests`` with whole seconds in ``retry_after``."""
-    wait = wait_for(bucket, key)
+    require(wait_for(bucket, key))
+
+
+def require(wait: float) -> None:
+    """Raise ``TooManyRequests`` for who has to wait."""
     if wait > 0:
         seconds = max(1, int(wait + 0.999))
         raise TooManyRequests(f"Too many requests; try again in {seconds} s.", retry_after=seconds)
@@ -114,10 +121,15 @@ def refund(bucket: Bucket, key: object) -> None:
 
 def wait_for(bucket: Bucket, key: object) -> float:
     """Take one token and return 0, or return the seconds after which one will be there."""
+    return _move(bucket, key, 1)[0]
+
+
+def wait_and_left(bucket: Bucket, key: object) -> tuple[float, int]:
+    """The same, and how many tokens are left."""
     return _move(bucket, key, 1)
 
 
-def _move(bucket: Bucket, key: object, taken: int) -> float:
+def _move(bucket: Bucket, key: object, taken: int) -> tuple[float, int]:
     global _client, _script, _away_until  # noqa: PLW0603 (one connection pool a process)
     name = f"tenantry:bucket:{bucket.name}:{key}"
     now = time.monotonic()
@@ -126,7 +138,8 @@ def _move(bucket: Bucket, key: object, taken: int) -> float:
             if _script is None:
                 _client = redis.Redis.from_url(settings.REDIS_URL, socket_timeout=0.5, socket_connect_timeout=0.5)
                 _script = _client.register_script(_SCRIPT)
-            return float(_script(keys=[name], args=[bucket.burst, bucket.tokens.qps / 1000, taken])) / 1000
+            wait, left = _script(keys=[name], args=[bucket.burst, bucket.tokens.qps / 1000, taken])
+            return float(wait) / 1000, int(left)
         except redis.RedisError:
             _away_until = now + _RETRY_REDIS_AFTER
     return _local.take(name, bucket, now, taken)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import math
+import time
+from functools import lru_cache
 from typing import Any, Final
+from uuid import UUID
 
 from django.http import HttpRequest
 
+from access.requestlimits import Standing
 from audit.recorder import Actor
 from portal.database.scopes import NOBODY, Scope, everything
 from tenants import actionlimits
-from tenants.models import User
+from tenants.models import Membership, User
 from tenants.selectors import user_by_email
 
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+_REMEMBERED_SECONDS: Final = 60
+"""For so long a process remembers whose tenant somebody is of: what is asked costs no query for being counted."""
 
 
 def actor_of(request: HttpRequest) -> Actor:
@@ -28,11 +35,39 @@ def actor_of(request: HttpRequest) -> Actor:
 
 
 def require_pace(request: HttpRequest, user: Any) -> None:
-    """Count once what a person sends that is no reading; operators are not counted. Raises ``TooManyRequests``."""
-    if request.method in _READING or not user.is_authenticated or user.is_staff or hasattr(request, "paced"):
+    """Count once what a person asks; operators are not counted. Raises ``TooManyRequests`` (AD6, AD8).
+
+    What is read counts for the person's tenant too, of several the first by name: many members are no more than one tenant.
+    """
+    if not user.is_authenticated or user.is_staff or hasattr(request, "paced"):
         return
-    request.paced = True  # type: ignore[attr-defined]
-    actionlimits.take(actionlimits.WRITES, user.pk)
+    kinds = [("person-write", actionlimits.WRITES, user.pk)]
+    if request.method in _READING:
+        kinds = [("person-read", actionlimits.READS, user.pk)]
+        tenant = _first_tenant(user.pk, int(time.monotonic() // _REMEMBERED_SECONDS))
+        if tenant:
+            kinds.append(("tenant-read", actionlimits.TENANT_READS, tenant))
+    for name, bucket, key in kinds:
+        wait, left = actionlimits.wait_and_left(bucket, key)
+        reset, window = (math.ceil(tokens * bucket.interval) for tokens in (bucket.burst - left, bucket.burst))
+        known = getattr(request, "paced", None)
+        if known is None or left < known.remaining:
+            request.paced = Standing(name, bucket.burst, left, reset, window)  # type: ignore[attr-defined]
+        actionlimits.require(wait)
+
+
+def pace_headers(request: HttpRequest) -> dict[str, str]:
+    """What is left to whom the request was counted, as the API server says it; nothing where it was not."""
+    standing: Standing | None = getattr(request, "paced", None)
+    lines = standing.header_lines.decode().splitlines() if standing is not None else []
+    return dict(line.split(": ", 1) for line in lines)
+
+
+@lru_cache(maxsize=10_000)
+def _first_tenant(user_id: UUID, moment: int) -> str:
+    with everything():
+        of_person = Membership.objects.filter(user_id=user_id).order_by("tenant_id")
+        return of_person.values_list("tenant_id", flat=True).first() or ""
 
 
 def scope_of(user: Any, tenant: str = "") -> Scope | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
@@ -28,6 +29,7 @@ from portal.database.bounds import BOUNDS, By
 from portal.database.rights import RIGHTS
 from portal.signin.sessions import SHOWN, sessions_forget
 from tenants import actionlimits
+from tenants.actionlimits import Bucket
 from tenants.models import (
     AccessRequest,
     Invitation,
@@ -41,7 +43,7 @@ from tenants.models import (
     Workspace,
 )
 from tests import factories
-from tests.portal.conftest import House, signed_in
+from tests.portal.conftest import House, house, signed_in
 from tests.portal.test_stored_texts import addresses, full_house
 
 SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
@@ -245,6 +247,37 @@ def test_a_person_sends_at_a_pace_whatever_it_is_and_by_whichever_way(
     spend(operator)
     answer = signed_in(operator).post("/api/v1/tenants/", {"name": "third"}, content_type="application/json")
     assert answer.status_code == 201
+
+
+def test_a_person_reads_at_a_pace_and_so_do_all_of_a_tenant(
+    globex: House, operator: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AD6: pages and REST answers, per person and tenant; nobody else waits, operators least of all."""
+    monkeypatch.setattr(actionlimits, "READS", Bucket("reads", burst=6, interval=3600.0))
+    monkeypatch.setattr(actionlimits, "TENANT_READS", Bucket("tenant-reads", burst=9, interval=3600.0))
+    there = house(f"reading-{secrets.token_hex(4)}")
+    path, one, other = f"/api/v1/tenants/{there.tenant.name}/quota/", signed_in(there.viewer), signed_in(there.editor)
+    first = one.get(path)
+    assert (first.status_code, first["RateLimit"]) == (200, '"person-read";r=5;t=3600')
+    assert first["RateLimit-Policy"] == '"person-read";q=6;w=21600'
+    again = one.get(path, HTTP_IF_NONE_MATCH=first["ETag"])
+    assert (again.status_code, again["X-RateLimit-Remaining"]) == (304, "4")
+    assert [one.get(reverse("overview")).status_code for _ in range(4)] == [200] * 4
+    for refused in (one.get(path), one.get(reverse("overview"))):
+        assert refused.status_code == 429 and int(refused["Retry-After"]) >= 1
+    assert one.get(path)["RateLimit"] == '"person-read";r=0;t=21600'
+    # Who reads too much may still act, and end their session.
+    assert one.post(reverse("profile"), {}).status_code != 429
+    assert [other.get(path).status_code for _ in range(4)] == [200] * 3 + [429]
+    assert other.get(path)["RateLimit-Policy"] == '"tenant-read";q=9;w=32400'
+    assert signed_in(globex.viewer).get("/api/v1/tenants/globex/quota/").status_code == 200
+    watching = signed_in(operator)
+    answers = [watching.get(path) for _ in range(12)]
+    assert {(answer.status_code, "RateLimit" in answer) for answer in answers} == {(200, False)}
+    stopped = watching.post(
+        f"/api/v1/tenants/{there.tenant.name}/suspend", {"reason": "x"}, content_type="application/json"
+    )
+    assert stopped.status_code < 300, stopped.content
 
 
 def test_a_person_is_signed_in_at_so_many_places_and_sessions_that_are_over_go(acme: House) -> None:

@@ -50,16 +50,16 @@ def test_redis_counts_as_this_process_does(burst: int, moves: list[int]) -> None
     local = actionlimits._Local()
     for taken in moves:
         answers = actionlimits._move(bucket, key, taken), local.take(str(key), bucket, 0.0, taken)
-        assert (answers[0] > 0) == (answers[1] > 0)
+        assert (answers[0][0] > 0, answers[0][1]) == (answers[1][0] > 0, answers[1][1])
 
 
 def test_the_memory_without_redis_is_bounded_and_never_open() -> None:
     """API-29."""
     local = actionlimits._Local()
     bucket = Bucket("test", burst=2, interval=10)
-    assert [local.take("victim", bucket, 0.0), local.take("victim", bucket, 0.0)] == [0.0, 0.0]
-    refused = [local.take(f"k{number}", bucket, 1.0) for number in range(actionlimits._LOCAL_KEYS + 10)]
+    assert [local.take("victim", bucket, 0.0) for _ in range(2)] == [(0.0, 1), (0.0, 0)]
+    refused = [local.take(f"k{number}", bucket, 1.0)[0] for number in range(actionlimits._LOCAL_KEYS + 10)]
     assert len(local._levels) <= actionlimits._LOCAL_KEYS
     assert refused[-1] > 0, "a new key is refused while the used ones are remembered"
-    assert local.take("victim", bucket, 1.0) > 0
-    assert local.take("new", bucket, 100.0) == 0, "what is full again is forgotten"
+    assert local.take("victim", bucket, 1.0)[0] > 0
+    assert local.take("new", bucket, 100.0)[0] == 0, "what is full again is forgotten"
