@@ -450,6 +450,12 @@ CHOICES_MAX = 50
 """More than this is a list that nobody reads: the name is typed."""
 
 
+def _day(label: str) -> forms.DateField:
+    words = {"invalid": "Write the day as 2026-11-30."}
+    widget = forms.DateInput(attrs={"type": "date", "title": "The day in UTC, itself included"})
+    return forms.DateField(required=False, label=label, error_messages=words, widget=widget)
+
+
 class AuditForm(forms.Form):
     """Filters of the audit log."""
 
@@ -459,8 +465,9 @@ class AuditForm(forms.Form):
     chain = forms.ChoiceField(required=False, label="Tenant")
     action = forms.ChoiceField(required=False, label="Event")
     outcome = forms.ChoiceField(required=False, choices=[("", "Any"), *Outcome.choices])
-    since = forms.DateField(required=False, widget=forms.DateInput(attrs={"type": "date"}))
-    until = forms.DateField(required=False, widget=forms.DateInput(attrs={"type": "date"}))
+    since = _day("Since the start of")
+    until = _day("Until the end of")
+    workspace = forms.CharField(required=False, widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, chains: list[tuple[str, str]], actions: list[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

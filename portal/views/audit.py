@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -33,8 +33,12 @@ from portal.admin.places import console_of
 from portal.http.actors import actor_of
 from portal.pages import labels
 from portal.pages.forms import ApiRequestForm, AuditForm
-from portal.pages.lists import pager
+from portal.pages.lists import filters_of, pager
+from portal.views.actions import form_status
 from tenants import selectors
+
+_LAST_DAY = date.max - timedelta(days=1)
+"""The last one that ends within what a date can be."""
 
 _VERIFIED_FOR = 60
 """Seconds for which a check of a chain is shown again: reading a whole chain on every visit would not end."""
@@ -46,20 +50,19 @@ def audit(request: HttpRequest) -> HttpResponse:
     """Events: operators see every chain, tenants' admins their own, everybody what they did themselves."""
     actor = actor_of(request)
     chains = visible_chains(actor)
-    form, chain, filters = _asked(request, actor, chains)
-    page = entries_page(actor, filters, chain=chain, chains=chains, after=request.GET.get("after", ""))
+    form = _form(request, actor, chains)
     query = request.GET.copy()
     query.pop("after", None)
-    context = {
-        "form": form,
-        "rows": page.rows,
-        "listed": "Events",
-        "filters": query.urlencode(),
-        "pager": pager(request, page.next),
-        "requests_shown": bool(chains),
-        "chain_status": _chain_status(chain or SYSTEM_CHAIN) if chain or actor.sees_all else None,
-    }
-    return render(request, "pages/audit/list.html", context)
+    context = {"form": form, "listed": "Events", "filters": query.urlencode(), "requests_shown": bool(chains)}
+    if not form.errors:
+        chain, filters = _asked(request, actor, chains, form)
+        page = entries_page(actor, filters, chain=chain, chains=chains, after=request.GET.get("after", ""))
+        context |= {
+            "rows": page.rows,
+            "pager": pager(request, page.next),
+            "chain_status": _chain_status(chain or SYSTEM_CHAIN) if chain or actor.sees_all else None,
+        }
+    return render(request, "pages/audit/list.html", context, status=form_status(request, form))
 
 
 @require_safe
@@ -89,30 +92,33 @@ def audit_requests(request: HttpRequest) -> HttpResponse:
     chains = visible_chains(actor)
     if not chains and not actor.sees_all:
         raise NotFound("There is no such audit log.", kind="audit-logs")
-    if not actor.sees_all and request.GET.get("tenant", "") not in ["", *chains]:
+    wanted = request.GET.get("tenant", "")
+    if not actor.sees_all and wanted not in ["", *chains]:
         raise NotFound("There is no such audit log.", kind="audit-logs")
+    if wanted:
+        require_chain(actor, wanted, chains)
     first = SYSTEM_CHAIN if actor.sees_all else chains[0]
     # What is shown when nothing is chosen stands first in the list, and so is what the list says.
-    form = ApiRequestForm(request.GET or None, tenants=[first, *(name for name in chains if name != first)])
-    data: dict[str, Any] = form.cleaned_data if form.is_bound and form.is_valid() else {}
-    tenant = data.get("tenant") or first
-    page = requests_of_tenant(
-        tenant,
-        since=visible_since(actor, tenant),
-        allowed=None if data.get("show") == "all" else False,
-        actor=data.get("actor", ""),
-        after=request.GET.get("after", ""),
-    )
-    everything = "?" + urlencode({"tenant": tenant, "show": "all"})
-    context = {
-        "form": form,
-        "tenant": tenant,
-        "rows": page.rows,
-        "listed": "Requests",
-        "all": "" if data.get("show") == "all" and not data.get("actor") else everything,
-        "pager": pager(request, page.next),
-    }
-    return render(request, "pages/audit/requests.html", context)
+    form = ApiRequestForm(request.GET or None, tenants=list(dict.fromkeys([first, *_known(chains, wanted)])))
+    context: dict[str, Any] = {"form": form, "listed": "Requests"}
+    if not form.errors:
+        data = filters_of(form)
+        tenant = data.get("tenant") or first
+        page = requests_of_tenant(
+            tenant,
+            since=visible_since(actor, tenant),
+            allowed=None if data.get("show") == "all" else False,
+            actor=data.get("actor", ""),
+            after=request.GET.get("after", ""),
+        )
+        everything = "?" + urlencode({"tenant": tenant, "show": "all"})
+        context |= {
+            "tenant": tenant,
+            "rows": page.rows,
+            "all": "" if data.get("show") == "all" and not data.get("actor") else everything,
+            "pager": pager(request, page.next),
+        }
+    return render(request, "pages/audit/requests.html", context, status=form_status(request, form))
 
 
 @require_safe
@@ -129,42 +135,60 @@ def audit_request(request: HttpRequest, key: str) -> HttpResponse:
 @require_safe
 @login_required
 def audit_export(request: HttpRequest) -> StreamingHttpResponse:
-    """What the page lists under the same filters, as CSV or JSON Lines with hashes; the export is an event itself."""
+    """What the page lists under the same filters, as CSV or JSON Lines with hashes; the export is an event itself.
+
+    Raises ``BadRequest`` for a filter that cannot be read: a file without it would hold what nobody asked for.
+    """
     actor = actor_of(request)
     chains = visible_chains(actor)
-    _, chain, filters = _asked(request, actor, chains)
+    chain, filters = _asked(request, actor, chains, _form(request, actor, chains))
     return export_of(actor, filters, request.GET.get("format", "jsonl"), chain=chain, chains=chains)
 
 
-def _asked(request: HttpRequest, actor: Actor, chains: list[str]) -> tuple[AuditForm, str, Filters]:
-    """What the page's filters say: the form, the chain (empty: all that the actor sees) and the rest."""
+def _form(request: HttpRequest, actor: Actor, chains: list[str]) -> AuditForm:
+    """The page's filters. Raises as ``require_chain``."""
     wanted = request.GET.get("chain", "")
     if wanted:
         require_chain(actor, wanted, chains)
-    form = AuditForm(request.GET or None, chains=_choices(actor, chains), actions=[action.value for action in Action])
-    data: dict[str, Any] = form.cleaned_data if form.is_bound and form.is_valid() else {}
-    workspace = request.GET.get("workspace", "")
+    choices = _choices(actor, chains, wanted)
+    return AuditForm(request.GET or None, chains=choices, actions=[action.value for action in Action])
+
+
+def _asked(request: HttpRequest, actor: Actor, chains: list[str], form: AuditForm) -> tuple[str, Filters]:
+    """What the page's filters say: the chain (empty: all that the actor sees) and the rest. Raises ``BadRequest``."""
+    data = filters_of(form)
+    workspace = data.get("workspace")
     filters = Filters(
         action=data.get("action", ""),
         outcome=data.get("outcome", ""),
         text=data.get("text", ""),
         workspace_id=selectors.workspace_visible_to(actor, workspace).pk if workspace else None,
         since=_midnight(data.get("since")),
-        until=_midnight(data.get("until")),
+        until=_midnight_after(data.get("until")),
     )
     if workspace:
-        return form, "", filters
+        return "", filters
     # Who administers one tenant and asks for nothing in particular means that one.
-    return form, data.get("chain") or (chains[0] if len(chains) == 1 and not actor.sees_all else ""), filters
+    return data.get("chain") or (chains[0] if len(chains) == 1 and not actor.sees_all else ""), filters
 
 
-def _choices(actor: Actor, chains: list[str]) -> list[tuple[str, str]]:
+def _known(chains: list[str], wanted: str) -> list[str]:
+    """With the one that is asked for, which has no chain before its first event."""
+    return chains if wanted in ["", *chains] else [*chains, wanted]
+
+
+def _choices(actor: Actor, chains: list[str], wanted: str) -> list[tuple[str, str]]:
     first = "Everything" if actor.sees_all else (chains[0] if len(chains) == 1 else "What I did")
-    return [("", first), *((name, name) for name in chains)]
+    return [("", first), *((name, name) for name in _known(chains, wanted))]
 
 
-def _midnight(day: Any) -> datetime | None:
+def _midnight(day: date | None) -> datetime | None:
     return datetime.combine(day, time(0), UTC) if day else None
+
+
+def _midnight_after(day: date | None) -> datetime | None:
+    """The end of the day, which is not included any more."""
+    return _midnight(min(day, _LAST_DAY) + timedelta(days=1)) if day else None
 
 
 def _chain_status(chain: str) -> dict[str, str]:

@@ -17,7 +17,7 @@ from portal.bulk.deeds import SORTS
 from portal.http.actors import actor_of
 from portal.pages import labels
 from portal.pages.forms import EmptyForm, ReasonForm
-from portal.pages.lists import pager
+from portal.pages.lists import chosen, pager
 from portal.pages.progress import TITLES
 from portal.views.actions import render_action
 from tenants import selectors, services
@@ -31,7 +31,7 @@ def operations(request: HttpRequest) -> HttpResponse:
     """Operations that were tried in vain, or all of them, newest first. Operators only."""
     actor = actor_of(request)
     require_overseer(actor)
-    everything = request.GET.get("show") == "all"
+    everything = chosen(request, "show", "all") == "all"
     page = selectors.operations_page(actor, waiting=not everything, after=request.GET.get("after", ""))
     context = {
         "rows": [_row(operation) for operation in page.rows],

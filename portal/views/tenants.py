@@ -26,7 +26,7 @@ from portal.http.actors import actor_of, person_named
 from portal.pages import labels, plots
 from portal.pages.forms import ConfirmForm, EmptyForm, MemberForm, RoleForm, SuspendForm, TenantForm
 from portal.pages.freezing import freezes_shown
-from portal.pages.lists import pager
+from portal.pages.lists import chosen, pager
 from portal.views.actions import render_action
 from portal.views.credentials import credential_row
 from tenants import selectors, services
@@ -136,13 +136,13 @@ def tenant_requests(request: HttpRequest, name: str) -> HttpResponse:
     actor = actor_of(request)
     found = selectors.tenant_visible_to(actor, name)
     require_role(actor, name, Role.VIEWER if actor.auditor else Role.ADMIN)
-    outcome = request.GET.get("outcome", "")
+    outcome = chosen(request, "outcome", "allowed", "refused")
     allowed = {"allowed": True, "refused": False}.get(outcome)
     page = requests_of_tenant(name, since=chain_began(name), allowed=allowed, after=request.GET.get("after", ""))
     people = people_of_credentials(row.credential.removeprefix(_JTI) for row in page.rows)
     context = {
         "tenant": found,
-        "outcome": outcome if allowed is not None else "",
+        "outcome": outcome,
         "rows": [_request(row, people) for row in page.rows],
         "listed": "Requests",
         "pager": pager(request, page.next),

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from portal.access.usage import charges_file, hours_between, usage_file
 from portal.http.actors import actor_of
-from portal.pages.lists import pager
+from portal.pages.lists import chosen, pager
 from portal.pages.plots import usage_plot
 from portal.pages.priceforms import PricesForm
 from portal.views.actions import render_action
@@ -56,7 +56,7 @@ def tenant_usage_export(request: HttpRequest, name: str) -> HttpResponse:
     """The hours of the last month as CSV, or as OpenMetrics with ``format=openmetrics``."""
     found = selectors.tenant_visible_to(actor_of(request), name)
     now = timezone.now()
-    form = "openmetrics" if request.GET.get("format") == "openmetrics" else "csv"
+    form = chosen(request, "format", "csv", "openmetrics") or "csv"
     return usage_file(hours_between(found, now - _MONTH, now, request.GET.get("namespace", "")[:63], now), form)
 
 
@@ -82,8 +82,8 @@ def _stats(hour: UsageHour) -> list[dict[str, Any]]:
 def charges(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
     """The bills of a month by tenant, as a page, or all of them as CSV. Operators only."""
     require_overseer(actor_of(request))
-    month = month_of(request.GET.get("month", "")[:7], timezone.now())
-    if request.GET.get("format") == "csv":
+    month = month_of(request.GET.get("month", ""), timezone.now())
+    if chosen(request, "format", "csv"):
         return charges_file(month)
     bills, cursor = bills_of_month(month, after=request.GET.get("after", "")[:63], limit=_PAGE)
     context: dict[str, Any] = {

@@ -30,7 +30,7 @@ from portal.pages.forms import (
 )
 from portal.pages.freezing import freezes_shown
 from portal.pages.links import links_for
-from portal.pages.lists import pager
+from portal.pages.lists import chosen, pager
 from portal.pages.tiers import tier_card
 from portal.views.actions import form_status, render_action
 from portal.views.credentials import credential_row, workspace_crumbs
@@ -55,8 +55,7 @@ _NEW = "Get a kubeconfig and create something: what is used of each limit is the
 def workspaces(request: HttpRequest) -> HttpResponse:
     """The workspaces of the caller's tenants, newest first; of operators, all."""
     actor = actor_of(request)
-    query, status = request.GET.get("q", "").strip()[:63], request.GET.get("status", "")
-    status = status if status in {Status.ACTIVE, Status.SUSPENDED} else ""
+    query, status = request.GET.get("q", "").strip()[:63], chosen(request, "status", Status.ACTIVE, Status.SUSPENDED)
     after = request.GET.get("after", "")
     found = selectors.workspaces_page(actor, search=query, status=status, after=after)
     context = {

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 from kube.requests.status import NotFound
 from portal.access.reports import DAYS, DAYS_USUAL, REPORTS, asked_of, report_file
 from portal.http.actors import actor_of
-from portal.pages.lists import pager
+from portal.pages.lists import chosen, pager
 from portal.pages.meters import meters_of
 from portal.pages.plots import costs_plot
 from tenants.charges import prices_of_month
@@ -31,9 +31,9 @@ def report(request: HttpRequest, kind: str = "dormant-people") -> HttpResponse |
     found = REPORTS.get(kind)
     if found is None:
         raise NotFound(f"There is no report {kind[:63]!r}.", kind="reports", name=kind[:63])
-    days, month = request.GET.get("days", "")[:8], request.GET.get("month", "")[:7]
+    days, month = request.GET.get("days", ""), request.GET.get("month", "")
     asked = asked_of(days, month, timezone.now())
-    if request.GET.get("format") == "csv":
+    if chosen(request, "format", "csv"):
         return report_file(kind, asked)
     rows, cursor = found.rows(asked, request.GET.get("after", "")[:320], PAGE)
     context: dict[str, Any] = {
