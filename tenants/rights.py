@@ -47,15 +47,29 @@ def require_role(actor: Actor, tenant: str, needed: Role) -> Role:
     return role
 
 
+def lasting_role_of(actor: Actor, tenant: str) -> Role | None:
+    """``role_of`` without what break-glass gives: whoever is let in for an hour lets in nobody else (GW25)."""
+    if actor.sees_all or actor.user_id is None:
+        return role_of(actor, tenant)
+    found = Membership.objects.filter(tenant_id=tenant, user_id=actor.user_id, break_glass=False).first()
+    return Role(found.role) if found else None
+
+
 def require_lasting_role(actor: Actor, tenant: str, needed: Role) -> Role:
-    """The same without what break-glass gives: whoever is let in for an hour lets in nobody else (GW25)."""
-    role = require_role(actor, tenant, needed)
-    if actor.operator:
-        return role
-    own = Membership.objects.get(tenant_id=tenant, user_id=actor.user_id)  # type: ignore[misc]
-    if own.break_glass or not role_at_least(own.role, needed):
+    """``require_role`` of ``lasting_role_of``."""
+    require_role(actor, tenant, needed)
+    own = lasting_role_of(actor, tenant)
+    if own is None or not role_at_least(own, needed):
         raise Forbidden(f"A role by break-glass does not do this: it needs {needed.label} in {tenant} for good.")
-    return Role(own.role)
+    return own
+
+
+def roles_given_by(actor: Actor, tenant: str) -> list[Role]:
+    """The roles that the actor may give, change and take in the tenant: owners all, admins all below."""
+    own = lasting_role_of(actor, tenant)
+    if own is None or not role_at_least(own, Role.ADMIN):
+        return []
+    return [role for role in Role if role_at_least(own, role)]
 
 
 def tenant_locked(name: str) -> Tenant:

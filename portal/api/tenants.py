@@ -18,7 +18,7 @@ from access.credentials.selectors import credential_visible_to, credentials_of_t
 from access.models import Credential
 from audit.models import ApiRequest
 from audit.recorder import Actor
-from kube.requests.status import BadRequest, Forbidden, NotFound
+from kube.requests.status import BadRequest, NotFound
 from portal.api.endpoint import (
     AFTER,
     LIMIT,
@@ -53,7 +53,7 @@ from portal.http.actors import person_named
 from tenants import selectors, services
 from tenants.models import Membership, Role, Tenant, TenantState
 from tenants.quotas import placed_use, stored_use, tenant_quota
-from tenants.rights import tenant_locked
+from tenants.rights import require_lasting_role, tenant_locked
 
 
 class TenantList(Endpoint):
@@ -210,9 +210,8 @@ class MemberList(Endpoint):
         """By e-mail address; the account must exist."""
         _visible(request, name)
         actor = api_actor(request)
-        if not selectors.may_manage(actor, name):
-            # Before the address is looked up: members without the right learn nothing about accounts.
-            raise Forbidden(f"This needs the role Admin in {name}.", kind="members")
+        # Before the address is looked up: members without the right learn nothing about accounts.
+        require_lasting_role(actor, name, Role.ADMIN)
         data = self.validated_body(request, MemberCreateRequest)
         made = services.membership_set(
             actor=actor,

@@ -12,20 +12,25 @@ import hmac
 import logging
 import smtplib
 import ssl
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from asgiref.sync import async_to_sync
 from django.conf import settings
 from django.core.mail import EmailMessage
+from django.db.models import QuerySet
 from django.urls import reverse
 
 from access.httpclient import HttpClient, verifying
 from access.outsideaddresses import NotPublic, PublicResolver, require_allowed
 from access.outsidebudget import Unreachable
 from tenants.clusters.encryption import DecryptionError, decrypt
-from tenants.models import Delivery, NoticeKind, Notification
+from tenants.models import Delivery, NoticeKind, Notification, User
 from tenants.notices import one_line
+from tenants.requests.selectors import requests_visible_to
+from tenants.rights import as_actor
+from tenants.selectors import tenants_visible_to, workspaces_visible_to
 from tenants.services.notices import deliveries_claim, delivery_end, notices_tell
 
 logger = logging.getLogger(__name__)
@@ -49,16 +54,30 @@ def notices_send(*, now: datetime) -> int:
     return len(due)
 
 
-def address_of(notification: Notification) -> str:
-    """The page that a notification leads to."""
-    if notification.request_id is not None:
-        return reverse("request", args=[notification.request_id])
-    if notification.workspace_id is not None:
-        return reverse("workspace", args=[notification.workspace_id])
-    if notification.tenant_id is not None:
-        return reverse("tenant", args=[notification.tenant_id])
+def addresses_of(user: User, notifications: Sequence[Notification]) -> list[str]:
+    """The page that each of a person's notifications leads to; empty where what it is about is not theirs to see now."""
+    actor = as_actor(user)
+    rows: dict[str, QuerySet[Any]] = {
+        "request": requests_visible_to(actor),
+        "workspace": workspaces_visible_to(actor),
+        "tenant": tenants_visible_to(actor),
+    }
+    about = [{page: getattr(each, f"{page}_id") for page in rows} for each in notifications]
+    seen = {
+        page: set(visible.filter(pk__in={each[page] for each in about} - {None}).values_list("pk", flat=True))
+        for page, visible in rows.items()
+    }
+    return [_address(each.kind, keys, seen) for each, keys in zip(notifications, about, strict=True)]
+
+
+def _address(kind: str, about: Mapping[str, Any], seen: Mapping[str, set[Any]]) -> str:
+    for page, key in about.items():
+        if key in seen[page]:
+            return reverse(page, args=[key])
+    if any(about.values()):
+        return ""
     places: dict[str, str] = {NoticeKind.ACCOUNT_CHANGED: "profile", NoticeKind.EXPIRY_AHEAD: "tokens"}
-    return reverse(places.get(notification.kind, "notifications"))
+    return reverse(places.get(kind, "notifications"))
 
 
 def _signed(delivery: Delivery, now: datetime) -> tuple[bytes, dict[str, str]]:
@@ -105,7 +124,8 @@ async def _post(tls: ssl.SSLContext, url: str, body: bytes, headers: dict[str, s
 
 
 def _mail(notification: Notification) -> tuple[bool, str]:
-    url = f"{settings.PORTAL_URL}{address_of(notification)}"
+    [address] = addresses_of(notification.user, [notification])
+    url = f"{settings.PORTAL_URL}{address or reverse('notifications')}"
     label = notification.get_kind_display()
     choices = f"{settings.PORTAL_URL}{reverse('notification-choices')}"
     message = EmailMessage(

@@ -12,9 +12,12 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
+from audit.recorder import Actor
 from portal.http.actors import actor_of
 from portal.pages.inbox import inbox_counted
-from tenants.models import Notification
+from tenants.models import Notification, Role
+from tenants.rights import lasting_role_of, role_at_least
+from tenants.selectors import may_manage
 from tenants.services.operating.announcements import SHOWN_MAX, announcements_for
 
 THEMES: Final = ("auto", "light", "dark")
@@ -32,6 +35,23 @@ class Entry:
     current: bool
     count: Any = 0
     """How much waits there; asked for only where it is drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class TenantTabs:
+    """Which of a tenant's pages are open to somebody beside those of every member."""
+
+    read_all: bool
+    webhooks: bool
+
+
+def tenant_tabs(actor: Actor, tenant: str) -> TenantTabs:
+    """Its admins', by break-glass too, and those of admins for good (GW25). Raises ``NotFound`` for no member."""
+    lasting = lasting_role_of(actor, tenant)
+    return TenantTabs(
+        read_all=actor.sees_all or may_manage(actor, tenant),
+        webhooks=actor.sees_all or (lasting is not None and role_at_least(lasting, Role.ADMIN)),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from kube.policies.policy import as_document, rules_of
 from kube.requests.status import StatusError
 from portal.http.actors import actor_of
 from portal.pages.forms import add_status_error
+from portal.pages.navigation import tenant_tabs
 from portal.pages.policyforms import PoliciesForm, rules_in_words
 from portal.views.actions import form_status, render_action
 from tenants import selectors, services
@@ -35,7 +36,7 @@ def tenant_objects(request: HttpRequest, name: str) -> HttpResponse:
     context = {
         "tenant": tenant,
         "operator": actor.operator,
-        "reads_all": actor.sees_all or selectors.may_manage(actor, name),
+        "tabs": tenant_tabs(actor, name),
         "tiers": [
             {
                 "name": str(tier) if tier else "",

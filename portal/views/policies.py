@@ -12,6 +12,7 @@ from access import policies as services
 from portal.database.scopes import everything
 from portal.http.actors import actor_of
 from portal.pages.forms import EmptyForm
+from portal.pages.navigation import tenant_tabs
 from portal.views.actions import render_action
 from tenants import selectors
 from tenants.models import Role
@@ -30,7 +31,7 @@ def policies(request: HttpRequest, name: str) -> HttpResponse:
         "rows": rows,
         "listed": "Policies",
         "may_end": selectors.may_manage(actor, name),
-        "reads_all": actor.sees_all or selectors.may_manage(actor, name),
+        "tabs": tenant_tabs(actor, name),
     }
     return render(request, "pages/tenants/policies.html", context)
 

@@ -17,11 +17,11 @@ from kube.quota import storedbytes
 from portal.http.actors import actor_of
 from portal.pages.forms import TenantQuotaForm
 from portal.pages.meters import limits_of, meters_of
+from portal.pages.navigation import tenant_tabs
 from portal.views.actions import render_action
 from tenants import selectors, services
-from tenants.models import Role
 from tenants.quotas import namespace_quotas, placed_use, stored_use, tenant_quota
-from tenants.rights import require_operator, role_at_least, role_of
+from tenants.rights import require_operator
 from tenants.usage import quota_forecast
 
 _STEPS: Final = ("admission/TenantQuota", "admission/ResourceQuota", storedbytes.STEP)
@@ -35,14 +35,13 @@ def tenant_quota_page(request: HttpRequest, name: str) -> HttpResponse:
     """A tenant's quota, the quotas of its namespaces beside it, and the last refusals for those who see requests."""
     actor = actor_of(request)
     found = selectors.tenant_visible_to(actor, name)
-    role = role_of(actor, name)
-    reads_all = actor.sees_all or (role is not None and role_at_least(role, Role.ADMIN))
+    tabs = tenant_tabs(actor, name)
     quota = tenant_quota(name)
     since = max(filter(None, (timezone.now() - _LOOK_BACK, chain_began(name))))
     context = {
         "tenant": found,
         "operator": actor.operator,
-        "reads_all": reads_all,
+        "tabs": tabs,
         "scopes": [str(scope) for scope in quota.scopes],
         "limits": limits_of(quota.hard, quota.used, quota_forecast(found, timezone.now())),
         "stored": meters_of(*stored_use(name).amounts),
@@ -62,7 +61,7 @@ def tenant_quota_page(request: HttpRequest, name: str) -> HttpResponse:
             for each in placed_use(found)
         ],
         "listed": "Quotas of namespaces",
-        "refusals": requests_refused_by(name, _STEPS, since=since, limit=_SHOWN) if reads_all else [],
+        "refusals": requests_refused_by(name, _STEPS, since=since, limit=_SHOWN) if tabs.read_all else [],
     }
     return render(request, "pages/tenants/quota.html", context)
 

@@ -27,11 +27,19 @@ from portal.pages import labels, plots
 from portal.pages.forms import ConfirmForm, EmptyForm, MemberForm, RoleForm, SuspendForm, TenantForm
 from portal.pages.freezing import freezes_shown
 from portal.pages.lists import chosen, pager
+from portal.pages.navigation import tenant_tabs
 from portal.views.actions import render_action
 from portal.views.credentials import credential_row
 from tenants import selectors, services
-from tenants.models import Role, Tenant, TenantState
-from tenants.rights import require_operator, require_role, role_at_least, role_of
+from tenants.models import Membership, Role, Tenant, TenantState
+from tenants.rights import (
+    require_lasting_role,
+    require_operator,
+    require_role,
+    role_at_least,
+    role_of,
+    roles_given_by,
+)
 from tenants.services.invitations import invitations_waiting
 
 PAGE = 50
@@ -104,6 +112,7 @@ def tenant(request: HttpRequest, name: str) -> HttpResponse:
         "tenant": found,
         "console": console_of(actor, found),
         "may": may,
+        "tabs": tenant_tabs(actor, name),
         "stats": stats,
         "workspaces": selectors.workspaces_page(actor, tenant=name, limit=20).rows,
         "entries": entries,
@@ -142,6 +151,7 @@ def tenant_requests(request: HttpRequest, name: str) -> HttpResponse:
     people = people_of_credentials(row.credential.removeprefix(_JTI) for row in page.rows)
     context = {
         "tenant": found,
+        "tabs": tenant_tabs(actor, name),
         "outcome": outcome,
         "rows": [_request(row, people) for row in page.rows],
         "listed": "Requests",
@@ -245,9 +255,9 @@ def members(request: HttpRequest, name: str) -> HttpResponse:
         "rows": selectors.members_of(actor, name),
         "listed": "Members",
         "may_manage": may_manage,
-        "reads_all": actor.sees_all or may_manage,
+        "gives": roles_given_by(actor, name),
+        "tabs": tenant_tabs(actor, name),
         "invitations": invitations_waiting(actor, name, now=timezone.now()) if may_manage or actor.auditor else [],
-        "roles": Role.choices,
     }
     return render(request, "pages/tenants/members.html", context)
 
@@ -259,15 +269,17 @@ def member_add(request: HttpRequest, name: str) -> HttpResponse:
     actor = actor_of(request)
     found = selectors.tenant_visible_to(actor, name)
     require_role(actor, name, Role.ADMIN)
+
+    def add(data: dict[str, Any]) -> Membership:
+        # Before the address is looked up: whoever may add nobody learns nothing about accounts.
+        require_lasting_role(actor, name, Role.ADMIN)
+        person = person_named(data["email"], field="email")
+        return services.membership_set(actor=actor, tenant=name, user=person, role=Role(data["role"]))
+
     return render_action(
         request,
         MemberForm(request.POST or None),
-        lambda data: services.membership_set(
-            actor=actor,
-            tenant=name,
-            user=person_named(data["email"], field="email"),
-            role=Role(data["role"]),
-        ),
+        add,
         title=f"Add a member to {name}",
         submit="Add member",
         done="Added.",

@@ -15,13 +15,14 @@ from django.views.decorators.http import require_http_methods, require_safe
 from portal.access.usage import charges_file, hours_between, usage_file
 from portal.http.actors import actor_of
 from portal.pages.lists import chosen, pager
+from portal.pages.navigation import tenant_tabs
 from portal.pages.plots import usage_plot
 from portal.pages.priceforms import PricesForm
 from portal.views.actions import render_action
 from tenants import selectors, services
 from tenants.charges import bill_of_tenant, bills_of_month, month_of, prices_all, prices_of_month
-from tenants.models import Role, UsageHour
-from tenants.rights import require_operator, require_overseer, role_at_least, role_of
+from tenants.models import UsageHour
+from tenants.rights import require_operator, require_overseer
 from tenants.usage import usage_hours
 
 _MONTH: Final = timedelta(days=31)
@@ -36,10 +37,9 @@ def tenant_usage(request: HttpRequest, name: str) -> HttpResponse:
     found = selectors.tenant_visible_to(actor, name)
     newest = usage_hours(found, namespace="").last()
     workspaces = usage_hours(found, since=newest.hour).filter(hour=newest.hour).exclude(namespace="") if newest else []
-    role = role_of(actor, name)
     context: dict[str, Any] = {
         "tenant": found,
-        "reads_all": actor.sees_all or (role is not None and role_at_least(role, Role.ADMIN)),
+        "tabs": tenant_tabs(actor, name),
         "newest": newest,
         "stats": _stats(newest) if newest else [],
         "plot": usage_plot(now, found),

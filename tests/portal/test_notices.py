@@ -23,9 +23,10 @@ from access.credentials.intents import intend
 from audit.recorder import WORKER
 from portal.http import proxies
 from portal.notices.sending import notices_send
-from tenants.models import Delivery, Notice, Notification, Role, User, Webhook
+from tenants.models import Delivery, Membership, Notice, Notification, Role, User, Webhook, Workspace
 from tenants.operationqueue import run_one
-from tenants.services import membership_set, tenant_suspend, workspace_resume, workspace_suspend
+from tenants.reconciler.lapses import lapses_sweep
+from tenants.services import membership_remove, membership_set, tenant_suspend, workspace_resume, workspace_suspend
 from tenants.services.notices import KEPT_OF_PERSON, deliveries_claim, webhook_create
 from tests import factories
 from tests.portal.conftest import House, signed_in
@@ -128,6 +129,36 @@ def test_a_failure_and_a_credential_by_somebody_else_are_told(acme: House) -> No
     intend(WORKER, acme.workspace.pk, "viewer", "direct", timezone.now())
     assert told(acme.editor)[-1] == f"A credential for {acme.workspace} is issued for you by system:worker"
     intend(OPERATOR, acme.workspace.pk, "viewer", "direct", timezone.now())
+
+
+@pytest.mark.parametrize("how", ["removed", "lapsed", "workspace gone"])
+def test_a_notice_leads_where_its_reader_may_go_now(acme: House, settings: Any, how: str) -> None:
+    """On the page and by e-mail: whoever has left a tenant is told so, and is led to no page that is not theirs."""
+    settings.EMAIL_IS_SET = True
+    path, person = f"/workspaces/{acme.workspace.pk}/", acme.editor
+    workspace_suspend(actor=OPERATOR, workspace_id=acme.workspace.pk, reason="mining")
+    notices_send(now=timezone.now())
+    assert f'href="{path}"' in text(person, "/notifications/")
+    if how == "removed":
+        membership_remove(actor=OPERATOR, tenant="acme", user=person)
+    elif how == "lapsed":
+        Membership.objects.filter(user=person).update(expires_at=timezone.now() - timedelta(seconds=1))
+        lapses_sweep(now=timezone.now())
+    else:
+        Workspace.objects.filter(pk=acme.workspace.pk).update(
+            phase="deleted", status="deleted", deleted_at=timezone.now()
+        )
+    words = told(person)[-1]
+    page = text(person, "/notifications/")
+    assert words in page
+    assert path not in page
+    assert ("/tenants/acme/" in page) is (how == "workspace gone")
+    if how != "workspace gone":
+        assert "/tenants/acme/" not in mail.outbox[-1].body
+        assert f"{settings.PORTAL_URL}/notifications/" in mail.outbox[-1].body
+    client = signed_in(person)
+    for link in set(re.findall(r'href="(/[^"#]*)"', page.partition('id="main"')[2])):
+        assert client.get(link).status_code == 200, link
 
 
 def test_e_mail_goes_out_where_a_server_is_configured_and_wanted(acme: House, settings: Any) -> None:

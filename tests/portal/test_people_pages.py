@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 import pytest
 from django.urls import reverse
+from django.utils import timezone
 
+from tenants.models import Membership, Role, User
 from tests import factories
 from tests.portal.conftest import House, signed_in
 
@@ -23,6 +26,52 @@ def test_member_is_added_by_email_and_the_last_owner_stays(acme: House) -> None:
     body = client.post(role, {"role": "viewer"}, follow=True).content.decode()
     assert "last owner" in body
     assert acme.owner.memberships.get().role == "owner"
+
+
+OFFERED = {
+    # who: whose role they set, whose end, whom they remove; whether they let in, and see the tab of webhooks
+    "owner": ("owner admin editor viewer", "admin editor viewer", "owner admin editor viewer", True, True),
+    "admin": ("admin editor viewer", "editor viewer", "admin editor viewer", True, True),
+    "editor": ("", "", "editor", False, False),
+    "viewer": ("", "", "viewer", False, False),
+    "raised": ("", "", "viewer", False, False),
+    "guest": ("", "", "guest", False, False),
+    "operator": ("owner admin editor viewer", "owner admin editor viewer", "owner admin editor viewer", True, True),
+}
+
+
+@pytest.mark.parametrize("who", OFFERED)
+def test_members_are_offered_what_is_not_refused(who: str, acme: House, operator: User) -> None:
+    """GW25: whoever is admin by break-glass lets in nobody else, and nobody is offered it; leaving is everybody's."""
+    people = {role: getattr(acme, role) for role in Role.values} | {"operator": operator}
+    soon = timezone.now() + timedelta(hours=1)
+    if who == "raised":
+        people["raised"] = acme.viewer
+        acme.viewer.memberships.update(raised_role=Role.ADMIN, raised_until=soon)
+    if who == "guest":
+        people["guest"] = factories.user()
+        Membership.objects.create(
+            tenant=acme.tenant, user=people["guest"], role=Role.ADMIN, break_glass=True, expires_at=soon
+        )
+    page = signed_in(people[who]).get(reverse("members", args=["acme"])).content.decode()
+
+    def labelled(words: str) -> set[str]:
+        return set(re.findall(f'aria-label="{words} ([^" ]+@[^" ]+)"', page))
+
+    def emails(names: str) -> set[str]:
+        return {people[name].email for name in names.split()}
+
+    roles, ends, removed, lets_in, webhooks = OFFERED[who]
+    assert labelled("Set the role of") == emails(roles)
+    assert labelled("Set end") == emails(ends)
+    assert labelled("Remove") == emails(removed)
+    for name, offered in (("member-add", lets_in), ("member-invite", lets_in), ("tenant-webhooks", webhooks)):
+        path = reverse(name, args=["acme"])
+        assert (f'href="{path}"' in page) is offered
+        if offered:
+            assert signed_in(people[who]).get(path).status_code == 200
+    if who in {"raised", "guest"}:
+        assert reverse("tenant-requests", args=["acme"]) in page, "what it does give is offered"
 
 
 def test_viewer_cannot_add_members(acme: House) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import html
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -62,6 +64,18 @@ def test_admins_and_operators_see_recordings_and_nobody_else(acme: House, kept: 
         assert client.get(f"/recordings/{kept.pk}/").status_code == sees
         assert cast(client, kept).status_code == sees
     assert watched(kept) == [(who.email, "page") for who in (acme.owner, admin, operator)]
+
+
+def test_a_recordings_page_leads_to_its_events(acme: House, kept: Recording) -> None:
+    """Also whoever administers several tenants, to whom the log shows no chain unasked."""
+    factories.member(house("globex").tenant, Role.ADMIN, acme.owner)
+    client = signed_in(acme.owner)
+    [link] = re.findall(r'href="(/audit/\?[^"]+)"', client.get(f"/recordings/{kept.pk}/").content.decode())
+    events = AuditEntry.objects.filter(chain="acme", action__startswith="recording.")
+    log = client.get(html.unescape(link)).content.decode()
+    assert events.count() == 2
+    for event in events:
+        assert f'href="/audit/{event.pk}/"' in log
 
 
 def test_a_recording_is_taken_away_as_a_file_and_that_is_an_event(acme: House, kept: Recording) -> None:

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from audit.selectors import page_of
 from portal.http.actors import actor_of
-from portal.notices.sending import address_of
+from portal.notices.sending import addresses_of
 from portal.pages.lists import pager
 from portal.pages.requestforms import NoticeChoicesForm
 from portal.views.actions import render_action
@@ -29,7 +29,10 @@ def notifications(request: HttpRequest) -> HttpResponse:
     user: Any = request.user
     page = page_of(Notification.objects.filter(user=user), request.GET.get("after", ""), 50)
     context = {
-        "rows": [{"notification": each, "url": address_of(each)} for each in page.rows],
+        "rows": [
+            {"notification": each, "url": url}
+            for each, url in zip(page.rows, addresses_of(user, page.rows), strict=True)
+        ],
         "listed": "Notifications",
         "pager": pager(request, page.next),
     }

@@ -18,6 +18,7 @@ from kube.requests.status import StatusError
 from portal.http.actors import actor_of
 from portal.pages import labels
 from portal.pages.forms import EmptyForm, add_status_error
+from portal.pages.navigation import tenant_tabs
 from portal.pages.requestforms import WebhookForm
 from portal.views.actions import form_status, render_action
 from tenants import selectors
@@ -39,6 +40,7 @@ def webhooks(request: HttpRequest, name: str = "") -> HttpResponse:
     found = selectors.tenant_visible_to(actor, name) if name else None
     context = {
         "tenant": found,
+        "tabs": tenant_tabs(actor, name) if name else None,
         "rows": webhooks_of(actor, name),
         "listed": "Webhooks",
         "new": reverse("tenant-webhook-new", args=[name]) if name else reverse("webhook-new"),
