@@ -70,6 +70,7 @@ def tenants_found(actor: Actor, *, search: str = "") -> QuerySet[Tenant]:
 def tenants_page(
     actor: Actor,
     *,
+    name: str = "",
     search: str = "",
     managed_by: str = "",
     state: str = "",
@@ -79,11 +80,14 @@ def tenants_page(
 ) -> list[Tenant]:
     """Tenants by name behind ``after`` (the last name of the page before); ``search`` is any part of a name.
 
-    ``managed_by`` names the declaration that made them; ``descending`` begins with the last name.
+    ``name`` is the only one that is meant, ``managed_by`` the declaration that made them; ``descending`` begins with the
+    last name.
 
     Each has ``workspace_count``, ``member_count`` and ``is_frozen``. Three queries.
     """
     rows = tenants_found(actor, search=search)
+    if name:
+        rows = rows.filter(name=name)
     if after:
         rows = rows.filter(name__lt=after) if descending else rows.filter(name__gt=after)
     if managed_by:

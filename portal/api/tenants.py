@@ -78,13 +78,10 @@ class TenantList(Endpoint):
         """The caller's; operators see all."""
         after, limit = page_parameters(request)
         actor = api_actor(request)
-        if token_tenant(request):
-            return paginated_response(
-                request, [selectors.tenant_visible_to(actor, token_tenant(request))], TenantSerializer
-            )
         query = request.query_params
         found = selectors.tenants_page(
             actor,
+            name=token_tenant(request),
             search=query.get("search", ""),
             managed_by=query.get("managed_by", "")[:63],
             state=choice_parameter(request, "state", TenantState.values),

@@ -82,12 +82,14 @@ def _stats(hour: UsageHour) -> list[dict[str, Any]]:
 def charges(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
     """The bills of a month by tenant, as a page, or all of them as CSV. Operators only."""
     require_overseer(actor_of(request))
-    month = month_of(request.GET.get("month", ""), timezone.now())
+    now = timezone.now()
+    month = month_of(request.GET.get("month", ""), now)
     if chosen(request, "format", "csv"):
         return charges_file(month)
     bills, cursor = bills_of_month(month, after=request.GET.get("after", "")[:63], limit=_PAGE)
     context: dict[str, Any] = {
         "month": f"{month:%Y-%m}",
+        "is_over": month < month_of("", now),
         "rows": bills,
         "priced": bool(prices_of_month(month)),
         "listed": "Charges",

@@ -101,6 +101,25 @@ def test_foreign_id_does_not_exist(number: int, acme: House, globex: House) -> N
     assert globex.viewer.memberships.get().role == "viewer"
 
 
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", ["acme"]),
+        ("?search=cm&state=active&order=-name", ["acme"]),
+        ("?search=globex", []),
+        ("?state=suspended", []),
+        ("?managed_by=somebody", []),
+        ("?after=acme", []),
+    ],
+)
+def test_a_tokens_one_tenant_is_listed_as_any(acme: House, globex: House, query: str, found: list[str]) -> None:
+    """The filters are those of the list, whatever the token is bound to."""
+    factories.member(globex.tenant, "owner", acme.owner)
+    answer = send(bearer(acme.owner, tenant=acme.tenant), "GET", f"tenants/{query}")
+    assert answer.status_code == 200
+    assert [each["name"] for each in answer.json()["results"]] == found
+
+
 @pytest.mark.parametrize("number", range(30))
 def test_stranger_is_asked_to_authenticate(number: int, acme: House) -> None:
     method, path, body = routes(acme)[number]

@@ -43,6 +43,14 @@ def filled() -> None:
     prices_change(actor=OPERATOR, prices=PRICES, now=MONTH)
 
 
+def test_the_page_says_which_prices_a_month_is_charged_by(acme: House, operator: User) -> None:
+    client = signed_in(operator)
+    assert "by the prices of now" in client.get("/charges/").content.decode()
+    over = client.get("/charges/?month=2026-02").content.decode()
+    assert "by the prices that held when it ended" in over
+    assert "of now" not in over
+
+
 def test_a_month_is_charged_by_its_hours_and_whoever_has_ended_is_too(
     acme: House, globex: House, operator: User
 ) -> None:

@@ -34,6 +34,7 @@ from tenants.services import (
     tenant_suspend,
     tier_change,
 )
+from tenants.services.operating.freezing import tenant_freeze
 from tenants.services.requests import request_approve
 from tests import factories
 from tests.portal.conftest import House, signed_in
@@ -304,6 +305,21 @@ def test_people_talk_about_a_request(acme: House, globex: House) -> None:
     assert "what for?" in page
     assert "releases &lt;b&gt;" in page
     assert found.comments.count() == 2
+
+
+@pytest.mark.parametrize("why", ["frozen", "too long", "decided"])
+def test_a_comment_that_is_refused_is_not_lost(acme: House, why: str) -> None:
+    found = ask(acme.viewer, "role", **ROLE)
+    if why == "frozen":
+        tenant_freeze(actor=OPERATOR, name="acme", reason="moving", until=None)
+    if why == "decided":
+        decide(acme.owner, found)
+    words = "because of the release" + " x" * (2048 if why == "too long" else 0)
+    answer = signed_in(acme.viewer).post(f"/inbox/{found.pk}/comment/", {"text": words})
+    page = answer.content.decode()
+    assert answer.status_code == 422
+    assert f'value="{words}"' in page
+    assert {"frozen": "frozen: moving", "too long": "at most 2048", "decided": "approved already"}[why] in page
 
 
 def test_a_request_expires(acme: House, operator: User) -> None:

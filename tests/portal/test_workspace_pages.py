@@ -69,6 +69,21 @@ def test_new_workspace_in_another_tenant_is_no_choice(acme: House, globex: House
     assert response.status_code == 422
 
 
+def test_what_is_wrong_with_the_tier_is_tied_to_its_choices(acme: House) -> None:
+    response = signed_in(acme.owner).post("/workspaces/new/", {"name": "a", "tenant": "acme", "tier": "nonsense"})
+    body = response.content.decode()
+    [named] = re.findall(r'<fieldset[^>]* aria-describedby="([^"]+)"', body)
+    assert re.search(rf'id="{named}"[^>]*>.*nonsense is not one of', body)
+
+
+def test_a_credentials_id_is_copied_whole(acme: House) -> None:
+    """GW8: what is asked about, or revoked, by script or by an operator."""
+    jti = factories.credential(acme.workspace, acme.owner).jti
+    client = signed_in(acme.owner)
+    for path in (f"/workspaces/{acme.workspace.pk}/", "/credentials/"):
+        assert f'data-copy-text="{jti}"' in client.get(path).content.decode(), path
+
+
 def test_finished_progress_fetches_the_rest_of_the_page_once_and_reloads_nothing(acme: House) -> None:
     """A reload would abort the way to wherever the person has just clicked."""
     client, page = signed_in(acme.viewer), reverse("workspace", args=[acme.workspace.pk])

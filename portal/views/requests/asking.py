@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 from uuid import UUID
 
-from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.forms import Form
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -18,7 +18,7 @@ from kube.requests.status import StatusError
 from portal.database.scopes import everything
 from portal.http.actors import actor_of
 from portal.pages import labels, requestforms
-from portal.pages.forms import EmptyForm
+from portal.pages.forms import EmptyForm, add_status_error
 from portal.pages.lists import pager
 from portal.views.actions import render_action
 from tenants import selectors
@@ -97,13 +97,16 @@ def request_say(request: HttpRequest, pk: UUID) -> HttpResponse:
     actor = actor_of(request)
     request_visible_to(actor, pk)
     form = requestforms.CommentForm(request.POST)
-    try:
-        if form.is_valid():
+    if form.is_valid():
+        try:
             with everything():
                 request_comment(actor=actor, request_id=pk, text=form.cleaned_data["text"], now=timezone.now())
-    except StatusError as error:
-        messages.error(request, error.message, extra_tags="deny")
-    return redirect("request", pk)
+        except StatusError as error:
+            add_status_error(request, form, error)
+        else:
+            return redirect("request", pk)
+    # What somebody has typed stays, also where nobody is to say anything any more.
+    return _detail(request, actor, request_visible_to(actor, pk), form)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -130,7 +133,7 @@ def request_take_back(request: HttpRequest, pk: UUID) -> HttpResponse:
     )
 
 
-def _detail(request: HttpRequest, actor: Actor, found: AccessRequest) -> HttpResponse:
+def _detail(request: HttpRequest, actor: Actor, found: AccessRequest, refused: Form | None = None) -> HttpResponse:
     is_open = found.state == RequestState.OPEN
     decides = is_open and may_decide(actor, found)
     mine = found.asked_by_id == actor.user_id
@@ -141,12 +144,12 @@ def _detail(request: HttpRequest, actor: Actor, found: AccessRequest) -> HttpRes
         "facts": labels.request_facts(found),
         "may_decide": decides and found.approved_first_id != actor.user_id,
         "may_withdraw": is_open and mine,
-        "form": requestforms.CommentForm() if is_open and (mine or decides) else None,
+        "form": refused or (requestforms.CommentForm() if is_open and (mine or decides) else None),
         "first_approved": is_open and found.approved_first_id is not None,
         "back": reverse("my-requests") if mine else reverse("inbox"),
         "back_text": "My requests" if mine else "Inbox",
     }
-    return render(request, "pages/requests/detail.html", context)
+    return render(request, "pages/requests/detail.html", context, status=422 if refused else 200)
 
 
 def _choices(actor: Actor, kind: str) -> dict[str, Any]:
