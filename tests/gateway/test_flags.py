@@ -55,7 +55,8 @@ def test_all_kinds_of_flags_are_looked_at() -> None:
     assert {"--anonymous-auth", "--permit-port-sharing", "--authentication-token-webhook-trusted"} == set(SWITCHES)
     lists = {"--authorization-mode", "--api-audiences", "--service-account-issuer", "--service-account-key-file"}
     lists |= {"--enable-admission-plugins", "--disable-admission-plugins", "--oidc-signing-algs"}
-    assert {*lists, "--oidc-required-claim", "--keystone-domain-tenant"} == set(GROWING)
+    lists |= {"--webhook-service-accounts", "--oidc-required-claim", "--keystone-domain-tenant"}
+    assert lists == set(GROWING)
     assert len(FLAGS) > 50
 
 
