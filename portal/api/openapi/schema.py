@@ -30,7 +30,7 @@ class Problem(serializers.Serializer[Any]):
 
 
 _FAILURES = {
-    "400": "The request is malformed, or a value in it is.",
+    "400": "The request is malformed, or a value in it is not acceptable; errors names each member of a body.",
     "401": "No valid session or token.",
     "403": "The role or the token's scope does not allow it.",
     "404": "There is no such thing, or it is not the caller's to know of.",
@@ -38,7 +38,6 @@ _FAILURES = {
     "413": "The body is too large.",
     "412": "It has changed since the ETag of If-Match.",
     "415": "The body is neither JSON nor YAML.",
-    "422": "A value is not acceptable; errors names each field.",
     "429": "Too many requests; Retry-After says how long to wait.",
     "503": "Something this needs is away; try again.",
 }
@@ -54,7 +53,9 @@ class Schema(AutoSchema):
             return None
         codes = {"400", "401", "403", "404", "429", "503"}
         if self.method in {"POST", "PATCH", "PUT", "DELETE"}:
-            codes |= {"409", "413", "415", "422"}
+            codes |= {"409", "413", "415"}
+        elif self.method not in getattr(self.view, "read_methods", {self.method}):
+            codes.add("409")
         if getattr(self.view, "conditional", False) and self.method in {"PATCH", "PUT", "DELETE"}:
             codes.add("412")
         problem = self.resolve_serializer(Problem, "response").ref

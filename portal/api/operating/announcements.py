@@ -76,6 +76,19 @@ class AnnouncementDetailSerializer(serializers.ModelSerializer[Announcement]):
         read_only_fields = fields
 
 
+class AnnouncementListedSerializer(AnnouncementSerializer):
+    """What is said, and to whom where ``all`` was asked for: the document's form of both answers."""
+
+    audience = serializers.ChoiceField(choices=Audience.choices, required=False)
+    tenants = serializers.ListField(child=serializers.CharField(), required=False)
+    tiers = serializers.ListField(child=serializers.CharField(), required=False)
+    created_by = serializers.CharField(required=False)
+    created_at = serializers.DateTimeField(required=False)
+
+    class Meta(AnnouncementSerializer.Meta):
+        fields = AnnouncementDetailSerializer.Meta.fields  # type: ignore[assignment]
+
+
 class AnnouncementRequest(RequestSerializer):
     """What shall be said, to whom, from when until when."""
 
@@ -104,7 +117,7 @@ class AnnouncementList(Endpoint):
         operation_id="listAnnouncements",
         summary="List what is announced",
         parameters=[ALL, AFTER, LIMIT],
-        responses={200: page_schema(AnnouncementDetailSerializer)},
+        responses={200: page_schema(AnnouncementListedSerializer)},
     )
     def get(self, request: Request) -> Response:
         """What is meant for the caller and was not put away, as on top of the pages; ``audience`` is left out there."""

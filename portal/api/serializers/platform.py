@@ -97,6 +97,7 @@ class TierSerializer(serializers.ModelSerializer[Tier]):
     limit_range = serializers.ListField(child=serializers.DictField())
     policies = PoliciesSerializer()
     request_limits = serializers.DictField(child=serializers.IntegerField())
+    approval = serializers.ChoiceField(choices=Approval.choices, allow_blank=True, help_text=_APPROVAL)
 
     class Meta:
         model = Tier
@@ -135,6 +136,7 @@ class UnclaimedNamespaceSerializer(serializers.Serializer[dict[str, str]]):
 class ClusterSerializer(serializers.ModelSerializer[Cluster]):
     """A cluster, without its credential."""
 
+    client_url = serializers.CharField(help_text="empty: as the server")
     credential_kinds = serializers.ListField(child=serializers.ChoiceField(choices=CredentialKind.choices))
     storage_classes = serializers.ListField(child=serializers.CharField())
     unclaimed_namespaces = UnclaimedNamespaceSerializer(many=True)
