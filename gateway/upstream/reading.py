@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote
@@ -24,6 +25,9 @@ from kube.requests.status import ServiceUnavailable
 Found = TypeVar("Found")
 
 WATCH_SECONDS: Final = 300
+_WORKERS: Final = ThreadPoolExecutor(2, "reading")
+"""Of their own: what takes a moment does not wait behind those who wait for a cluster."""
+
 _PAGES_MOST: Final = 1000
 """Of ``PAGE`` objects, which none may exceed: each costs whoever looks at it, and an empty one costs a cluster nothing."""
 
@@ -123,7 +127,7 @@ def _read(data: bytes, cluster: str, room: Room, read: Callable[[dict[str, Any]]
 
 async def _beside(size: int, work: Callable[[], Found]) -> Found:
     """What comes of work at so many bytes, in a thread where they are many."""
-    return await asyncio.to_thread(work) if size > LARGE else work()
+    return await asyncio.get_running_loop().run_in_executor(_WORKERS, work) if size > LARGE else work()
 
 
 def _page(body: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
