@@ -105,14 +105,18 @@ def mail_claim(mail_id: UUID, *, now: datetime) -> Delivery | None:
 
 def _in_turns(way: Q, whose: F, now: datetime, limit: int) -> list[UUID]:
     waiting = Delivery.objects.filter(way, state=DeliveryState.WAITING, not_before__lte=now)
-    turn = Window(RowNumber(), partition_by=whose, order_by=[F("not_before"), F("pk")])
-    return list(waiting.annotate(turn=turn).order_by("turn", "not_before").values_list("pk", flat=True)[:limit])
+    turn = Window(RowNumber(), partition_by=whose, order_by=[F("not_before"), F("created_at"), F("pk")])
+    return list(
+        waiting.annotate(turn=turn).order_by("turn", "not_before", "created_at").values_list("pk", flat=True)[:limit]
+    )
 
 
 @transaction.atomic
 def _claim(ids: Sequence[UUID], now: datetime, lease: timedelta) -> list[Delivery]:
     waiting = Delivery.objects.filter(pk__in=ids, state=DeliveryState.WAITING, not_before__lte=now)
-    due = list(waiting.select_for_update(no_key=True, skip_locked=True, of=("self",)).order_by("not_before"))
+    due = list(
+        waiting.select_for_update(no_key=True, skip_locked=True, of=("self",)).order_by("not_before", "created_at")
+    )
     for each in due:
         each.attempts += 1
         each.not_before = now + max(lease, _FIRST_PAUSE * 2 ** min(each.attempts, 12))
@@ -251,7 +255,7 @@ def _tell(found: Notice, now: datetime) -> None:
     body = orjson.dumps(_message(found)).decode()
     for webhook in hooks[: 2 * WEBHOOKS_MAX]:
         if not webhook.kinds or found.kind in webhook.kinds:
-            Delivery.objects.create(webhook=webhook, kind=found.kind, body=body, not_before=now, created_at=now)
+            Delivery.objects.create(webhook=webhook, kind=found.kind, body=body, not_before=now, created_at=found.created_at)
             _keep(Delivery.objects.filter(webhook=webhook), KEPT_OF_WEBHOOK)
 
 
@@ -272,7 +276,7 @@ def _tell_person(found: Notice, user: User, now: datetime) -> None:
         read_at=now if f"{found.kind}/{PORTAL}" in off else None,
     )
     if by_mail:
-        Delivery.objects.create(notification=made, kind=found.kind, not_before=now, created_at=now)
+        Delivery.objects.create(notification=made, kind=found.kind, not_before=now, created_at=found.created_at)
     _keep(Notification.objects.filter(user=user), KEPT_OF_PERSON)
 
 
