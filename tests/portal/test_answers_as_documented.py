@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from access.models import Credential
 from portal.api.openapi.docs import document
-from tenants.models import Membership, UsageHour, UsagePrice, User, Webhook, Workspace
+from tenants.models import Membership, Tenant, UsageHour, UsagePrice, User, Webhook, Workspace
 from tenants.suspensions import installation_close
 from tests import factories
 from tests.portal.conftest import House, house, signed_in
@@ -103,6 +103,7 @@ class World:
         lived_in(self.acme)
         now = timezone.now()
         hour = now.replace(minute=0, second=0, microsecond=0)
+        Tenant.objects.update(created_at=hour)
         let_in("acme", ["partners"], {"globex": str(uuid.uuid4())})
         Membership.objects.filter(user=self.acme.viewer).update(managed_by="declared")
         quota = {"used": {"pods": 19}, "hard": {"pods": 20}}

@@ -21,7 +21,7 @@ from kube.requests.logicalclusters import space_of
 from portal.api.openapi.docs import document
 from store import synchronous
 from store.types import Create, Key
-from tenants.models import Membership, Role, UsageHour, User, Workspace
+from tenants.models import Membership, Role, Tenant, UsageHour, User, Workspace
 from tenants.spaces import tenant_key
 from tests.portal.conftest import House, signed_in
 
@@ -215,5 +215,6 @@ def test_quotas_of_namespaces_and_use_on_clusters_and_hours_of_workspaces_have_p
     assert (cluster["used"]["pods"], len(cluster["namespaces"]), cluster["more"]) == (str(2 * MANY), MANY + 1, 0)
 
     hour = timezone.now().replace(minute=0, second=0, microsecond=0)
+    Tenant.objects.update(created_at=hour)
     UsageHour.objects.bulk_create(UsageHour(tenant="acme", namespace=name, hour=hour) for name in ("", *names))
     assert shown(acme.viewer, "/tenants/acme/usage/", r"<code>(space-\d+)</code>") == names
