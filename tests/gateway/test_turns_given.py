@@ -264,7 +264,7 @@ async def test_another_namespace_is_not_paid_for_by_reading_all(runtime: Runtime
     tier = await _gold(there)
     bounds, turns = StoredBounds(tiers := TenantTiers(runtime.store), 1), Decodings()
     undo = runtime.store.subscribe(bounds.on_events)
-    info = resolve(parse("GET", b"/api/v1/namespaces/default/pods"), there.tenant, None)
+    info = resolve(parse("GET", b"/api/v1/namespaces/default/pods"), there.tenant)
     owner = replace(OWNER, tenant=there.tenant)
     assert await bounds.of(there.tenant) == GOLD_MEBIBYTES * 2**20
     await throttle(runtime, owner, info)

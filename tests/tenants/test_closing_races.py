@@ -105,7 +105,7 @@ def break_glass(scene: Scene) -> object:
 
 # By the function that asks: what calls it.
 SERVICES: dict[str, Callable[[Scene], object]] = {
-    "_init": init,
+    "workspace_make": init,
     "workspace_resume": lambda scene: workspace_resume(actor=OPERATOR, workspace_id=scene.closed.pk),
     "workspace_delete": lambda scene: workspace_delete(actor=scene.actor, workspace_id=scene.open.pk),
     "workspace_change_tier": lambda scene: workspace_change_tier(

@@ -98,7 +98,7 @@ class Liar:
         media = b"application/merge-patch+json" if method == "PATCH" else b"application/json"
         request = Request(
             principal=Principal(name="anna", tenant="acme", groups=(), authenticator="test"),
-            info=resolve(parse(method, path.encode()), "acme", None),
+            info=resolve(parse(method, path.encode()), "acme"),
             query={},
             headers={b"content-type": media},
             raw_headers=((b"content-type", media),),
