@@ -255,7 +255,9 @@ def _tell(found: Notice, now: datetime) -> None:
     body = orjson.dumps(_message(found)).decode()
     for webhook in hooks[: 2 * WEBHOOKS_MAX]:
         if not webhook.kinds or found.kind in webhook.kinds:
-            Delivery.objects.create(webhook=webhook, kind=found.kind, body=body, not_before=now, created_at=found.created_at)
+            Delivery.objects.create(
+                webhook=webhook, kind=found.kind, body=body, not_before=now, created_at=found.created_at
+            )
             _keep(Delivery.objects.filter(webhook=webhook), KEPT_OF_WEBHOOK)
 
 
