@@ -79,7 +79,7 @@ def test_an_app_is_set_up_and_asked_for(visit: Callable[..., Visit], house: dict
     other.check_in_every_look("login-code")
     typed(other, "000000")
     other.page.wait_for_selector("text=This code is wrong")
-    other.complaints.clear()  # the refusal's own status
+    other.expect_complaints(1)  # the refusal's own status
     other.page.focus("[name=code]")
     other.page.keyboard.press("Control+A")
     typed(other, codes[0])

@@ -46,7 +46,7 @@ def test_a_refused_dialog_keeps_what_was_typed_and_says_why(
     assert page.locator(".toast").count() == 1, "the same words are said once"
     said = page.locator(f"{TOAST} [data-text]").inner_text()
     assert (said == CLOSED) if status == 503 else ("try again" in said.lower())
-    window.complaints.clear()  # the browser's own, of a request that failed
+    window.expect_complaints(4)  # the browser's and htmx's, of each of two requests that failed
     window.check_in_every_look(f"dialog-refused-{status}")
     page.get_by_role("button", name="Dismiss").click()
     page.locator(".toast").wait_for(state="detached")

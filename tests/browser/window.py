@@ -57,6 +57,12 @@ class Visit:
             self.check(f"{look}-{name}")
         self.look("light")
 
+    def expect_complaints(self, times: int) -> None:
+        """Wait for those that are to be expected, and forget them: the console hears of an answer after the page does."""
+        while len(self.complaints) < times:
+            self.page.wait_for_event("console")
+        self.complaints.clear()
+
     def check(self, name: str) -> None:
         """Nothing complained, axe is content, nothing is wider than the window."""
         if PICTURES:

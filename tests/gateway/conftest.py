@@ -118,13 +118,30 @@ def new_database() -> Iterator[str]:
         yield url
 
 
+_FOR_ALL: list[Server] = []
+"""The server that all modules share, once one has asked for it."""
+
+
 @pytest.fixture(scope="session")
 def server(new_database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     running = start(tmp_path_factory.mktemp("apiserver") / "data", new_database)
+    _FOR_ALL.append(running)
     yield running
+    _FOR_ALL.clear()
     stop(running)
     log = (running.folder.parent / f"{running.folder.name}.log").read_text()
     assert "Traceback" not in log, log[-4000:]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_placed_is_left() -> Iterator[None]:
+    """No module leaves a namespace that is said to be on a cluster: what programs list across tenants is refused then."""
+    yield
+    for running in _FOR_ALL:
+        placed = running.admin.get(
+            "/api/v1/tenants/*/namespaces", labelSelector="tenantry.io/cluster,tenantry.io/workspace"
+        )
+        assert placed.body["items"] == []
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -20,6 +20,7 @@ NAMESPACES, ROLES = "/api/v1/namespaces", f"{RBAC}/clusterroles"
 CLUSTER = "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster"
 QUOTA = "/apis/tenancy.tenantry.io/v1alpha1/tenantquotas/quota"
 HELD = {"finalizers": ["example.org/held"]}
+PLACED = {objects.CLUSTER_LABEL: "far", objects.WORKSPACE_LABEL: "w"}
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,20 @@ class House:
     def space(self) -> str:
         return f"/clusters/root:{self.name}"
 
+    def placed(self) -> list[str]:
+        """The namespaces that are said to be on a cluster, by name."""
+        listed = self.admin.get(f"{self.space}{NAMESPACES}", labelSelector=",".join(PLACED)).body
+        return [item["metadata"]["name"] for item in listed["items"]]
+
 
 @pytest.fixture(scope="module")
-def house(server: Server) -> House:
+def house(server: Server) -> Iterator[House]:
     name = tenant_named(server, f"h{uuid4().hex[:8]}")
-    return House(server, name, server.user(name, "olga", "tenantry:owner"))
+    house = House(server, name, server.user(name, "olga", "tenantry:owner"))
+    yield house
+    for one in house.placed():
+        path = f"{house.space}{NAMESPACES}/{one}"
+        assert house.admin.patch(path, {"metadata": {"labels": dict.fromkeys(PLACED)}}).status == 200
 
 
 Whose = tuple[Caller, str, str]
@@ -98,10 +108,9 @@ def of_a_workspace(house: House) -> Whose:
 
 def placed(house: House) -> Whose:
     name = f"{house.name}-{uuid4().hex[:8]}"
-    labels = {objects.CLUSTER_LABEL: "far", objects.WORKSPACE_LABEL: "w"}
     made(house.admin.post(f"{house.space}{NAMESPACES}", {"metadata": {"name": name}}))
     path = f"{NAMESPACES}/{name}"
-    assert house.admin.patch(f"{house.space}{path}", {"metadata": {"labels": labels}}).status == 200
+    assert house.admin.patch(f"{house.space}{path}", {"metadata": {"labels": PLACED}}).status == 200
     return house.admin, house.space, path
 
 
