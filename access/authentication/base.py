@@ -14,13 +14,15 @@ class Credentials:
     """What a request shows: the peer's certificate (DER) and the ``Authorization`` header, as sent; of a token its scheme.
 
     ``certificate_refusal`` says why the certificate is not to be believed; it is empty for one that is verified.
-    ``shown_at`` is when they were shown, in Unix seconds: a stream shows them once, and is asked about again.
+    ``shown_at`` is when they were shown, in Unix seconds: a stream shows them once, and is asked about again. ``address`` is
+    who showed them.
     """
 
     certificate: bytes | None = None
     authorization: str | None = None
     certificate_refusal: str = ""
     shown_at: float = float("inf")
+    address: str = ""
     bearer: str | None = field(init=False, default=None)
     """The bearer token, or ``None`` when there is none. The scheme's case does not matter (RFC 9110)."""
 
@@ -48,7 +50,10 @@ class Authenticator(Protocol):
         ...
 
     async def authenticate(self, credentials: Credentials, *, now: float) -> Principal | None:
-        """The identity behind ``credentials``, or ``None`` when they are not of this kind; raises ``Refused``."""
+        """The identity behind ``credentials``, or ``None`` when they are not of this kind.
+
+        Raises ``Refused``, ``Unavailable`` when nobody can tell now, ``TooManyRequests`` when too many of that kind were wrong.
+        """
         ...
 
 

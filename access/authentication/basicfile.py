@@ -11,6 +11,7 @@ from pathlib import Path
 from access.authentication.base import Credentials, Refused
 from access.authentication.digests import CREDENTIAL_MAX, Digests, header_bytes
 from access.authentication.tokenfile import principal_of, report_defaults
+from access.guesses import Guesses
 from access.reloading import ReloadedFile
 from kube.authentication import authfiles
 from kube.authentication.identity import Principal
@@ -29,17 +30,25 @@ class BasicFileAuthenticator:
     def __init__(self, path: Path, digests: Digests | None = None) -> None:
         self._path = path
         self._digests = digests or Digests()
+        self._guesses = Guesses()
         self._file = ReloadedFile(path, self._parse, secret=True)
 
     async def authenticate(self, credentials: Credentials, *, now: float) -> Principal | None:
-        """The user who knows the password; ``None`` without Basic credentials; ``Refused`` for wrong ones."""
+        """The user who knows the password; ``None`` without Basic credentials; ``Refused`` for wrong ones.
+
+        ``TooManyRequests`` after too many of those.
+        """
         encoded = _basic(credentials.authorization)
         if encoded is None:
             return None
         user, password = _decode(encoded)
-        principal = self._digests.find(await self._file.current(now), user, password)
+        users = await self._file.current(now)
+        self._guesses.require_room(credentials.address, user, now)
+        principal = self._digests.find(users, user, password)
         if principal is None:
+            self._guesses.wrong(credentials.address, user, now)
             raise Refused("unknown user or wrong password")
+        self._guesses.right(credentials.address, user)
         return principal
 
     async def follow(self, on_change: Callable[[], None]) -> None:

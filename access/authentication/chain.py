@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from access.authentication.base import Authenticator, Credentials, Refused
 from kube.authentication.identity import AUTHENTICATED, Principal, without_virtual_groups
-from kube.requests.status import Unauthorized
+from kube.requests.status import TooManyRequests, Unauthorized
 from store.types import Unavailable
 
 logger = logging.getLogger(__name__)
@@ -35,17 +35,17 @@ class AuthenticationChain:
     async def authenticate(self, credentials: Credentials, *, now: float) -> Principal:
         """Who asks. ``authenticator`` in the result names who knew.
 
-        Raises ``Unauthorized`` (401) when nobody knows, and ``Unavailable`` when somebody who might know could not ask the
-        database: clients throw away what is refused.
+        Raises ``Unauthorized`` (401) when nobody knows, ``Unavailable`` when somebody who might know could not ask the
+        database: clients throw away what is refused, and ``TooManyRequests`` (429) when nobody is asked for now.
         """
         refusals: list[str] = []
-        silent: Unavailable | None = None
+        silent: Unavailable | TooManyRequests | None = None
         for authenticator in self._authenticators:
             try:
                 principal = await authenticator.authenticate(credentials, now=now)
             except Refused as refusal:
                 refusals.append(f"{authenticator.name}: {refusal}")
-            except Unavailable as error:
+            except (Unavailable, TooManyRequests) as error:
                 silent = error
             except Exception:
                 logger.exception("authenticator %s failed", authenticator.name)

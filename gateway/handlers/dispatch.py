@@ -40,6 +40,8 @@ from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import Expired, StatusError
 from kube.workspaces.apiexports import EXPORTS
 
+_SAFE: Final = frozenset({"GET", "HEAD"})
+
 _PARTS: Final = {
     "scale": subresources.scale,
     "binding": subresources.bind,
@@ -96,7 +98,7 @@ def _charge(runtime: Runtime, principal: Principal, info: RequestInfo, cost: int
 
 def _handle(runtime: Runtime, request: Request, recheck: Recheck) -> Awaitable[Response | Stream]:
     info = request.info
-    if info.is_proxied or websockets.is_wanted(request):
+    if info.method not in _SAFE or info.is_proxied or websockets.is_wanted(request):
         websockets.require_own_page(request)
     if info.is_resource:
         if is_for_cluster(info) and not runtime.placements.is_kept(info.cluster, info.namespace):

@@ -46,6 +46,9 @@ _REASON_MAX: Final = _CONTROL_MAX - 2
 _FRAMES_MAX: Final = 64
 """Frames of one piece that are looked at: each takes a turn of a loop, and a watch's client has nothing to say."""
 
+_UNASKED: Final = frozenset({"x509", "basic-file"})
+"""What browsers show to a host whoever's page sends them there."""
+
 _LEFT_OUT: Final = " … ".encode()
 _ERROR: Final = b'{"type":"ERROR"'
 
@@ -58,15 +61,15 @@ def is_wanted(request: Request) -> bool:
 
 
 def require_own_page(request: Request) -> None:
-    """Raise ``Forbidden`` for a page of another host whose browser shows its user's certificate.
+    """Raise ``Forbidden`` for a page of another host whose browser shows its user's certificate, or password.
 
-    Of all that a page can send elsewhere, a WebSocket alone can be read by it, and written to, unasked; and what is proxied
-    may heed a form as well.
+    For what such a page may do unasked: read and write to a WebSocket, and send what changes something, whose answer it
+    cannot read.
     """
     origin = request.headers.get(b"origin", b"")
-    if origin and request.principal.authenticator == "x509" and _host_of(origin) != request.headers.get(b"host"):
+    if origin and request.principal.authenticator in _UNASKED and _host_of(origin) != request.headers.get(b"host"):
         raise Forbidden(
-            "what a page of another host asks for needs a token: a certificate is shown to whatever any page opens"
+            "what a page of another host asks for needs a token: a browser shows a certificate or password to whatever any page opens"
         )
 
 

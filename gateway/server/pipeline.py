@@ -153,6 +153,7 @@ class RequestPipeline:
             authorization.decode("latin-1") if authorization is not None else None,
             cycle.certificate_refusal,
             shown_at=self.now,
+            address=cycle.client,
         )
         try:
             principal = self.principal = await self._authenticate(credentials, parsed)

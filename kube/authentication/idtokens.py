@@ -37,7 +37,8 @@ class Unverified:
     header: Mapping[str, Any] = field(repr=False)
     claims: Mapping[str, Any] = field(repr=False)
     ambiguous: bool = False
-    """Whether readers may differ: a header twice, or a claim that another one is but for the case of its letters."""
+    """Whether readers may differ: a header twice, a claim that another one is but for the case of its letters, or a header
+    that some cannot read."""
 
     @property
     def issuer(self) -> str | None:
@@ -105,7 +106,11 @@ def _repeats(part: str) -> bool:
         repeated |= len(found) < len(members)
         return found
 
-    json.loads(_decoded(part), object_pairs_hook=pairs)
+    try:
+        json.loads(_decoded(part), object_pairs_hook=pairs)
+    except (ValueError, RecursionError):
+        # What one reader takes and another one does not: nested too deeply, a number of too many digits.
+        return True
     return repeated
 
 

@@ -8,7 +8,6 @@ whoever guesses elsewhere, behind the same address too, cannot lock it out.
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from django.conf import settings
 from django.core import signing
 from django.http import HttpRequest, HttpResponseBase
 
-from audit.addresses import address_of
+from audit import addresses
 from portal.database.scopes import everything
 from tenants import actionlimits
 from tenants.actionlimits import Bucket
@@ -44,8 +43,6 @@ LINK_ACCOUNT: Final = Bucket("password-link", burst=3, interval=600)
 DEVICE_SECONDS: Final = 180 * 24 * 3600
 _ACCOUNTS_PER_DEVICE: Final = 5
 _SALT: Final = "portal.signin.attempts.device"
-_IPV6_PREFIX: Final = 64
-"""What one customer of a provider has at least: counting single addresses would be counting nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +131,8 @@ def remember_device(request: HttpRequest, response: HttpResponseBase, user: User
 
 
 def network_of(request: HttpRequest) -> str:
-    """What attempts are counted by: an IPv4 address, or the network that an IPv6 address is of."""
-    address = address_of(request.META.get("REMOTE_ADDR"))
-    if address is None:
-        return ""
-    if ":" in address:
-        return str(ipaddress.ip_network((address, _IPV6_PREFIX), strict=False))
-    return address
+    """What attempts are counted by."""
+    return addresses.network_of(request.META.get("REMOTE_ADDR"))
 
 
 def _browser(request: HttpRequest) -> str:

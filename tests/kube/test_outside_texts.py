@@ -1,5 +1,6 @@
 """Texts from outside that are read before anybody is known: tokens, webhook files, claims."""
 
+import base64
 import json
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kube.authentication.idtokens import TIME_MAX, audiences, parse_unverified, time_reason
+from kube.authentication.inspection import inspect
 from kube.authentication.userinfo import outside_extra
 from kube.authentication.webhookfiles import WebhookFileError, checked_url, parse
 
@@ -23,6 +25,29 @@ def test_any_text_is_a_token_or_not(text):
     """JWT-20."""
     said = parse_unverified(text)
     assert said is None or isinstance(said.claims, dict)
+
+
+def encoded(text: bytes) -> str:
+    return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
+
+
+nested = st.builds(
+    lambda depth, opened, closed: b'{"alg":' + opened * depth + b"1" + closed * depth + b"}",
+    st.integers(0, 3000),
+    *[st.just(b"["), st.just(b"]")],
+) | st.builds(lambda depth: b'{"alg":' * depth + b"1" + b"}" * depth, st.integers(1, 2000))
+long_numbers = st.integers(1, 9000).map(lambda digits: b'{"alg":' + b"9" * digits + b"}")
+
+
+@given(nested | long_numbers, nested | long_numbers)
+@example(b'{"alg":' + b"[" * 1000 + b"]" * 1000 + b"}", b"{}")
+@example(b"{}", b'{"a":' + b"[" * 1000 + b"]" * 1000 + b"}")
+def test_no_header_and_no_claim_is_too_deep_or_too_long_to_be_refused(header: bytes, claims: bytes) -> None:
+    """P9: before anybody is known; what readers differ about is believed by none."""
+    text = f"{encoded(header)}.{encoded(claims)}.x"
+    said = parse_unverified(text)
+    assert said is None or isinstance(said.claims, dict)
+    inspect(text, now=0.0)
 
 
 @given(st.dictionaries(st.sampled_from(["exp", "nbf", "iat"]), json_values), st.floats(0, 1e12), st.floats(0, 60))
