@@ -80,8 +80,14 @@ def rule(verbs: str, group: str, resources: str, *names: str) -> dict[str, Any]:
     return {**body, "resourceNames": list(names)} if names else body
 
 
+_MADE: dict[str, dict[str, Caller]] = {}
+"""The people of the organisation, by the servers that have one."""
+
+
 def organization(server: Server, gina: Caller) -> dict[str, Caller]:
-    """Make the organisation; its people, and those who are none of it, by name."""
+    """Make the organisation, once on a server; its people, and those who are none of it, by name."""
+    if server.url in _MADE:
+        return _MADE[server.url]
     tenant_named(server, "umbrella")
 
     def member(name: str, *groups: str, tenant: str = "umbrella") -> Caller:
@@ -145,7 +151,7 @@ def organization(server: Server, gina: Caller) -> dict[str, Caller]:
         {"verbs": ["access", "get"], "nonResourceURLs": ["/", "/api"], "scopeType": "Cluster"},
     )
     bound(server.admin, "", "kcp-readers", "User", "roy")
-    return {
+    _MADE[server.url] = {
         "olga": olga,
         "emil": member("emil", "tenantry:editor"),
         "vera": member("vera", "tenantry:viewer"),
@@ -161,3 +167,4 @@ def organization(server: Server, gina: Caller) -> dict[str, Caller]:
         **{f"greta with {name}": caller for name, caller in greta.items()},
         **{f"account of {name}": caller for name, caller in accounts.items()},
     }  # fmt: skip
+    return _MADE[server.url]

@@ -21,6 +21,7 @@ from access.authentication.clusterwebhooks import PREFIX
 from store.log.follower import HEALTHY_SECONDS
 from tests.access.authorization.databaseproxy import DatabaseProxy
 from tests.apiserver import OwnApiserver, running
+from tests.conformance.script.auditing import whole_lines
 from tests.databases import migrated
 from tests.speaking import Answer, Speaker
 from tests.story.product import eventually
@@ -117,7 +118,7 @@ def test_who_cannot_be_known_right_now_is_in_the_audit_log_as_well(proxy: Databa
         told = answers[-1].headers["audit-id"]
 
         def written() -> bool:
-            events = [json.loads(line) for line in log.read_text().splitlines()]
+            events = [json.loads(line) for line in whole_lines(log)]
             codes = [
                 each["responseStatus"]["code"]
                 for each in events

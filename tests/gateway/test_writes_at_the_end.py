@@ -69,10 +69,7 @@ async def runtime(server: Server, tmp_path: Path) -> AsyncIterator[Runtime]:
 
 @pytest.fixture(scope="module")
 def olga(server: Server, gina: Caller) -> Caller:
-    tenants = server.admin.get("/api/v1/tenants").body["items"]
-    if "umbrella" not in [tenant["metadata"]["name"] for tenant in tenants]:
-        organization(server, gina)
-    return server.user("umbrella", "olga", "tenantry:owner")
+    return organization(server, gina)["olga"]
 
 
 @pytest.fixture(scope="module")

@@ -188,7 +188,8 @@ async def test_watch_from_the_future_is_refused(conninfo: str, monkeypatch: pyte
             await anext(store.watch(PODS, since=5))
 
 
-async def test_watch_from_the_near_future_waits(conninfo: str) -> None:
+async def test_watch_from_the_near_future_waits(conninfo: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("store.engine.FUTURE_SECONDS", 300)
     async with Engine(conninfo) as store:
         watch = store.watch(PODS, since=2)
         reading = asyncio.create_task(anext(watch))

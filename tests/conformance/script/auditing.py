@@ -64,9 +64,13 @@ def log_of(flags: tuple[str, str]) -> Path:
     return Path(flags[1].partition("=")[2])
 
 
+def whole_lines(log: Path) -> list[str]:
+    """Those that are written to their end: one may be read while it is written."""
+    return log.read_text().rpartition("\n")[0].splitlines() if log.exists() else []
+
+
 def events(log: Path, agent: str = AGENT) -> list[dict[str, Any]]:
-    lines = log.read_text().splitlines() if log.exists() else []
-    return [event for line in lines if (event := json.loads(line))["userAgent"].startswith(agent)]
+    return [event for line in whole_lines(log) if (event := json.loads(line))["userAgent"].startswith(agent)]
 
 
 def tell(speaker: Speaker) -> None:

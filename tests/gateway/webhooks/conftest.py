@@ -36,7 +36,8 @@ class Asking:
     token: str
 
     def ask(self, hook: str, body: Any, *, cluster: str = "", **query: object) -> Answer:
-        """What one of its webhooks answers."""
+        """What one of its webhooks answers, however long it takes."""
+        query.setdefault("timeout", "400s")
         return self.product.bearer(self.token).post(f"/webhooks/{cluster or self.name}/{hook}", body, **query)
 
     def who(self, token: str, *audiences: str) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def write(
 
 def admit(asking: Asking, namespace: str, body: dict[str, Any], **more: Any) -> dict[str, Any]:
     review = write(namespace, body, **more)
-    answer = asking.ask("admit", review, timeout="30s")
+    answer = asking.ask("admit", review)
     assert answer.status == 200, answer.raw
     response = dict(answer.body["response"])
     assert response["uid"] == review["request"]["uid"]
@@ -177,7 +177,7 @@ def test_what_a_controller_scales_to_counts_by_the_rules_about_replicas(
         )
         review = write(acme.namespace, new, old=old, subResource="scale")
         review["request"]["resource"] = {"group": group, "version": "v1", "resource": plural}
-        answer = counting.ask("admit", review, timeout="30s")
+        answer = counting.ask("admit", review)
         assert answer.status == 200, answer.raw
         return bool(answer.body["response"]["allowed"])
 
@@ -252,7 +252,7 @@ def test_never_one_unit_over_however_many_ask_at_once(asking: Asking, acme: Cust
     reviews = [write(acme.namespace, pod()) for _ in range(40)]
 
     def ask(review: dict[str, Any]) -> Answer:
-        return asking.ask("admit", review, timeout="30s")
+        return asking.ask("admit", review)
 
     with ThreadPoolExecutor(20) as pool:
         answers = list(pool.map(ask, reviews))
