@@ -156,6 +156,9 @@ def test_a_part_whose_loop_stands_still_is_found(house: House) -> None:
     process = house.run([sys.executable, *container("worker")["command"][1:]])
     assert eventually(house.touched, within=300)
     process.send_signal(signal.SIGSTOP)
+    # Each of its threads: the signal only asks, and one that still runs may touch the file after us.
+    threads = Path(f"/proc/{process.pid}/task")
+    eventually(lambda: {each.read_text().rpartition(")")[2].split()[0] for each in threads.glob("*/stat")} == {"T"})
     old = house.touched() - 61
     os.utime(house.alive, (old, old))
     assert subprocess.run(probe(house, "worker"), check=False).returncode != 0
