@@ -22,12 +22,12 @@ PATIENCE = 300_000
 """Milliseconds after which a test gives up what it waits for."""
 
 
-def came(page: Any, selector: str) -> None:
+def came(page: Any, selector: str, state: str = "visible") -> None:
     """Wait for a page, or a part of one, that a click leads to, and until its scripts have seen it.
 
-    Before that a link to a dialog is a link to a page, and Enter in a field sends its form.
+    Before that a link to a dialog is a link to a page, Enter in a field sends its form, and some buttons do nothing.
     """
-    page.wait_for_selector(selector)
+    page.wait_for_selector(selector, state=state)
     page.wait_for_load_state()
     page.wait_for_selector(".htmx-added", state="detached")
 
@@ -57,9 +57,9 @@ class Visit:
         self.context.add_cookies([{"name": name, "value": client.cookies[name].value, "url": self.site}])
         self.page.goto(self.site)
 
-    def came(self, selector: str) -> None:
+    def came(self, selector: str, state: str = "visible") -> None:
         """Wait for the page that a click leads to; see ``came``."""
-        came(self.page, selector)
+        came(self.page, selector, state)
 
     def filled(self) -> None:
         """Wait for the parts that a page asks for by itself once it is there."""
