@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -26,6 +26,7 @@ from tests.apiserver import ANY_PACE
 from tests.faultproxy import FaultProxy, write_certificate
 from tests.ports import free_port
 from tests.speaking import without_server_fields
+from tests.story.product import eventually
 
 STANDING = (
     "/api/v1/nodes",
@@ -72,6 +73,13 @@ class TestCluster:
             for path, items in lists.items()
             for item in items
         }
+
+    def lets_in(self, look: Callable[[], int]) -> None:
+        """``look`` is answered 200 by a right just given: here at once, by others once their informers have heard."""
+        if self.kind == "embedded":
+            assert look() == 200
+        else:
+            eventually(lambda: look() == 200)
 
     def settle(self, workspace: Workspace, *phases: Phase, seconds: float = 300) -> Workspace:
         """Work until the workspace is in one of the phases."""

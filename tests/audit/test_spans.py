@@ -20,7 +20,8 @@ def collector() -> Iterator[Collector]:
 
 @pytest.fixture
 def traced(collector: Collector, settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
-    """This process is traced, and sends nothing by itself within the time of a test."""
+    """This process is traced, sends nothing by itself within the time of a test, and all of it when it is told to."""
+    monkeypatch.setattr(spans, "FLUSH_SECONDS", 300)
     settings.TRACES, settings.TRACES_HEADERS, settings.TRACES_WAITING_MAX = True, "", 512
     for name, value in {**collector.environment, "OTEL_BSP_SCHEDULE_DELAY": "3600000"}.items():
         monkeypatch.setenv(name, value)

@@ -71,7 +71,7 @@ def test_a_list_lives_is_paused_and_leads_on_by_the_keyboard(visit: Callable[...
         window.page.get_by_role("button", name="Paused").click()
     window.page.focus("#to-web-2")
     window.page.keyboard.press("Enter")
-    window.page.wait_for_selector("h1:has-text('web-2')")
+    window.came("h1:has-text('web-2')")
     window.page.get_by_role("link", name="Delete").focus()
     window.page.keyboard.press("Enter")
     window.page.wait_for_selector("dialog[open] h2:text-is('Delete web-2')")

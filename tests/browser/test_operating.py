@@ -95,7 +95,7 @@ def test_by_the_keyboard_a_banner_is_put_away_and_a_phone_finds_by_a_part_of_a_n
     window.page.goto(f"{window.site}/workspaces/")
     window.page.get_by_role("button", name="Put away: Read the new rules").focus()
     window.page.keyboard.press("Enter")
-    window.page.get_by_text("Read the new rules").wait_for(state="detached")
+    window.came("text=Read the new rules", "detached")
     assert window.page.url.endswith("/workspaces/"), "one stays where one was"
     window.look("phone")
     window.page.get_by_role("button", name="Search").click()

@@ -137,7 +137,7 @@ def test_a_session_that_ended_is_asked_for_on_a_page_of_its_own(
     window.page.goto(f"{window.site}/tenants/acme/members/")
     window.context.clear_cookies()
     window.page.get_by_role("link", name="Add member").click()
-    window.page.wait_for_selector("h1:text-is('Sign in')")
+    window.came("h1:text-is('Sign in')")
     assert window.page.locator("dialog[open]").count() == 0
     assert "next=%2Ftenants%2Facme%2Fmembers%2F" in window.page.url
 
@@ -179,7 +179,7 @@ def test_palette_finds_and_goes(visit: Callable[..., Visit], house: dict[str, An
     window.check("light-palette")
     assert window.problems == []
     window.page.keyboard.press("Enter")
-    window.page.wait_for_selector("h1:text-is('payments-staging')")
+    window.came("h1:text-is('payments-staging')")
 
 
 def test_theme_switch_is_remembered_by_the_server(visit: Callable[..., Visit], house: dict[str, Any]) -> None:
@@ -241,6 +241,6 @@ def test_sign_in_by_password_and_out_again(visit: Callable[..., Visit], house: d
     window.page.wait_for_selector("text=The e-mail address or the password is wrong.")
     window.page.fill("[name=password]", factories.PASSWORD)
     window.page.get_by_role("button", name="Sign in").click()
-    window.page.wait_for_selector("h1:text-is('Workspaces')")
+    window.came("h1:text-is('Workspaces')")
     window.page.get_by_role("button", name="Sign out").click()
-    window.page.wait_for_selector("h1:text-is('Sign in')")
+    window.came("h1:text-is('Sign in')")

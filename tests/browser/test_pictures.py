@@ -249,7 +249,7 @@ def test_pictures_of_a_company_are_of_its_pages(
         window.sign_in(person)
         for name, path in pages.items():
             window.page.goto(window.site + path)
-            window.page.wait_for_load_state("networkidle")
+            window.filled()
             wrong += kept(window.page, workshop, name)
         assert window.complaints == []
     # The database gives events their times, and makes their chain of them: this page is looked at three hours later.
@@ -257,6 +257,7 @@ def test_pictures_of_a_company_are_of_its_pages(
         window = visit()
         window.sign_in(house["operator"])
         window.page.goto(f"{window.site}/audit/?chain=payments")
+        window.filled()
         wrong += kept(window.page, workshop, "audit")
     assert wrong == []
 
@@ -311,11 +312,10 @@ def test_pictures_of_a_workspace_are_of_what_runs_in_it(
     window = visit()
     window.sign_in(house.people["editor"])
     window.page.goto(f"{window.site}/workspaces/{house.workspace.pk}/")
-    window.page.wait_for_selector("text=Look at everything that is here")
-    window.page.wait_for_load_state("networkidle")
+    window.filled()
     wrong = kept(window.page, workshop, "workspace")
     window.page.goto(window.site + house.url("deployments.apps/"))
-    window.page.wait_for_load_state("networkidle")
+    window.filled()
     wrong += kept(window.page, workshop, "workspace-contents")
     assert window.complaints == []
     assert wrong == []

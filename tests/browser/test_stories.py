@@ -66,7 +66,7 @@ def write(window: Visit, name: str, text: str) -> None:
 
 def shown(window: Visit, title: str) -> None:
     """A page has come, and is right on this screen."""
-    window.page.locator("h1", has_text=title).wait_for()
+    window.came(f"h1:has-text('{title}')")
     window.check(f"story-{title}")
 
 
@@ -89,7 +89,7 @@ def test_a_new_member_comes_by_a_link_and_makes_a_workspace(visit: Callable[...,
 
     press(newcomer, "link", "Open menu")
     press(newcomer, "link", "Workspaces")
-    newcomer.page.wait_for_selector("h1:text-is('Workspaces')")
+    newcomer.came("h1:text-is('Workspaces')")
     press(newcomer, "link", "New workspace")
     shown(newcomer, "New workspace")
     write(newcomer, "name", "first-steps")
@@ -156,6 +156,7 @@ def test_an_owner_says_yes_to_one_and_goodbye_to_another(visit: Callable[..., Vi
     asking.sign_in(bob)
     owner.sign_in(house["alice"])
     owner.page.get_by_role("link", name="Inbox 1 waiting").click()
+    owner.came("h1:text-is('Inbox')")
     owner.page.get_by_role("link", name="Approve").click()
     owner.page.wait_for_selector("dialog[open] [name=answer]")
     owner.check_in_every_look("approve-dialog")
@@ -195,7 +196,7 @@ def test_an_operator_sees_a_cluster_fail_tells_people_and_tries_again(
     desk.page.goto(f"{desk.site}/announcements/new/")
     desk.page.get_by_label("Text").fill("ber-2 is away: what is there runs on, and changes wait.")
     desk.page.locator("main [type=submit]").click()
-    desk.page.wait_for_selector("h1:text-is('Announcements')")
+    desk.came("h1:text-is('Announcements')")
     member.page.reload()
     member.page.get_by_text("ber-2 is away: what is there runs on").wait_for()
     member.check_in_every_look("story-told")

@@ -75,7 +75,7 @@ def test_a_shell_is_opened_used_and_left_by_the_keyboard(visit: Callable[..., Vi
     page.goto(window.site + house.url(""))
     page.get_by_role("link", name="Terminal").focus()
     keys.press("Enter")
-    page.wait_for_selector("h1:has-text('Terminal in web-1')")
+    window.came("h1:has-text('Terminal in web-1')")
     window.check_in_every_look("terminal-closed")
     page.get_by_label("Container", exact=True).focus()
     keys.type("side")

@@ -18,6 +18,19 @@ PICTURES = os.environ.get("TENANTRY_PICTURES", "")
 LOOKS = {"light": ("light", 1440, 900), "dark": ("dark", 1440, 900), "phone": ("light", 390, 844)}
 """Colours, width and height. A page is loaded once and then looked at in each."""
 
+PATIENCE = 300_000
+"""Milliseconds after which a test gives up what it waits for."""
+
+
+def came(page: Any, selector: str, state: str = "visible") -> None:
+    """Wait for a page, or a part of one, that a click leads to, and until its scripts have seen it.
+
+    Before that a link to a dialog is a link to a page, Enter in a field sends its form, and some buttons do nothing.
+    """
+    page.wait_for_selector(selector, state=state)
+    page.wait_for_load_state()
+    page.wait_for_selector(".htmx-added", state="detached")
+
 
 class Visit:
     """A signed-in browser window that remembers what the page complained about."""
@@ -25,7 +38,7 @@ class Visit:
     def __init__(self, browser: Any, site: str) -> None:
         self.site = site
         self.context = browser.new_context(reduced_motion="reduce", permissions=["clipboard-read", "clipboard-write"])
-        self.context.set_default_timeout(90_000)
+        self.context.set_default_timeout(PATIENCE)
         self.page = self.context.new_page()
         self.look("light")
         self.complaints: list[str] = []
@@ -43,6 +56,15 @@ class Visit:
         name = settings.SESSION_COOKIE_NAME
         self.context.add_cookies([{"name": name, "value": client.cookies[name].value, "url": self.site}])
         self.page.goto(self.site)
+
+    def came(self, selector: str, state: str = "visible") -> None:
+        """Wait for the page that a click leads to; see ``came``."""
+        came(self.page, selector, state)
+
+    def filled(self) -> None:
+        """Wait for the parts that a page asks for by itself once it is there."""
+        self.page.wait_for_load_state()
+        self.page.wait_for_selector(".htmx-request, .htmx-added", state="detached")
 
     def look(self, look: str) -> None:
         """Change colours and size, as a person does who switches the theme or turns the phone."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 from cryptography.fernet import Fernet
 from django.test import Client
 
+from portal.signin import attempts, refusals
+from tenants.actionlimits import Bucket
 from tenants.models import Role, Tenant, User, Workspace
 from tests import factories
 
@@ -40,6 +42,15 @@ def _quiet(db: None, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("store.synchronous.HOLD_SECONDS", 0)
     settings.WHITENOISE_AUTOREFRESH = True
     settings.SEALING_KEYS = [Fernet.generate_key().decode()]
+
+
+@pytest.fixture
+def nothing_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Meanwhile: what is used up of the tries of an address or account stays so, however slow the machine."""
+    for name, bucket in vars(attempts).copy().items():
+        if isinstance(bucket, Bucket):
+            monkeypatch.setattr(attempts, name, replace(bucket, interval=100_000))
+    monkeypatch.setattr(refusals, "SENDER", replace(refusals.SENDER, interval=100_000))
 
 
 @pytest.fixture

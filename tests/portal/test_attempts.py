@@ -6,7 +6,6 @@ import itertools
 import json
 import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,12 +26,7 @@ from tenants.models import User
 from tests import factories
 from tests.portal.conftest import House, signed_in, stranger
 
-
-@pytest.fixture(autouse=True)
-def _nothing_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Meanwhile: a bucket that is used up stays so, however slow the machine."""
-    for name in ("ADDRESS", "ACCOUNT_AND_ADDRESS", "ACCOUNT", "DEVICE"):
-        monkeypatch.setattr(attempts, name, replace(getattr(attempts, name), interval=3600))
+pytestmark = pytest.mark.usefixtures("nothing_comes_back")
 
 
 def sign_in(client: Client, user: User, password: str = factories.PASSWORD, **extra: Any) -> int:

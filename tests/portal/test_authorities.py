@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from tests.story.product import eventually
 
 REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
 WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+HOUR = timedelta(hours=1)
 CLIENTS = ("admin", "tenantry-gateway", "tenantry-monitoring")
 ROOT_CA = "/api/v1/namespaces/default/configmaps/kube-root-ca.crt"
 
@@ -184,11 +185,30 @@ def test_client_certificates_are_made_anew_and_nobody_notices(server: OwnApiserv
     assert (folder / "server.crt").read_bytes() == bystander
 
 
+def announced(server: OwnApiserver) -> str:
+    """A kubeconfig by the authority that waits to sign: who holds its key, behind the one that signs, could make it."""
+    certificate, key = (
+        pki.pem_blocks((server.kubeconfig.parent / "pki" / f"client-ca.{suffix}").read_bytes())[-1]
+        for suffix in ("crt", "key")
+    )
+    made = pki.make_client_certificate(
+        pki.KeyPair(certificate, key), "soon", organizations=["tenant:system"], now=datetime.now(UTC), lifetime=HOUR
+    )
+    config = json.loads(server.kubeconfig.read_text())
+    config["users"][0]["user"] = {
+        "client-certificate-data": base64.b64encode(made.certificate).decode(),
+        "client-key-data": base64.b64encode(made.key).decode(),
+    }
+    return json.dumps(config)
+
+
 def test_client_certificates_of_another_authority_are_believed_before_those_of_the_old_one_end(
     server: OwnApiserver,
 ) -> None:
     before, portals = server.kubeconfig.read_text(), sealed(server)
-    assert "client-ca: done (both)" in rotate(server, "client-ca", "--spread", "3")
+    assert "client-ca: done (announce)" in rotate(server, "client-ca", "--step", "announce")
+    eventually(lambda: whoami(announced(server)).status == 201)
+    assert "client-ca: done (promote)" in rotate(server, "client-ca", "--step", "promote")
     after = server.kubeconfig.read_text()
     assert after != before
     for config in (before, after):

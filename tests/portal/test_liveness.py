@@ -150,12 +150,22 @@ def probe(house: House, part: str) -> list[str]:
     return [sys.executable, *(word.replace("/tmp/alive", str(house.alive)) for word in command[1:])]
 
 
+def stands_still(pid: int) -> bool:
+    """Whether each thread is stopped: the signal only asks, and one that still runs may touch the file after us."""
+    try:
+        stats = [each.read_text() for each in Path(f"/proc/{pid}/task").glob("*/stat")]
+    except OSError:
+        return False  # one of them has just ended
+    return {each.rpartition(")")[2].split()[0] for each in stats} == {"T"}
+
+
 def test_a_part_whose_loop_stands_still_is_found(house: House) -> None:
     """What the probe looks at grows old, and nobody else touches it."""
     house.start_redis()
     process = house.run([sys.executable, *container("worker")["command"][1:]])
     assert eventually(house.touched, within=300)
     process.send_signal(signal.SIGSTOP)
+    assert eventually(lambda: stands_still(process.pid), within=300)
     old = house.touched() - 61
     os.utime(house.alive, (old, old))
     assert subprocess.run(probe(house, "worker"), check=False).returncode != 0

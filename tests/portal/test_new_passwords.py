@@ -245,6 +245,7 @@ class TestForgotten:
                 assert ask(email).status_code == 200
         assert len(sent) == 2
 
+    @pytest.mark.usefixtures("nothing_comes_back")
     def test_questions_are_limited_by_address_and_mails_by_account(self, acme: House, mail_server: list[Any]) -> None:
         browser = stranger()
         answers = [ask("nobody@acme.test", browser).status_code for _ in range(attempts.LINK_ADDRESS.burst + 1)]

@@ -178,6 +178,7 @@ def test_a_passkey_alone_chooses_no_password_in_place_of_a_given_one(acme: House
     assert not is_in(browser)
 
 
+@pytest.mark.usefixtures("nothing_comes_back")
 def test_strangers_fill_no_table_by_asking_for_offers(acme: House) -> None:
     """Each offer is kept in a session: as many browsers begin as ways to a provider, until one comes in."""
     address, before = stranger().defaults["REMOTE_ADDR"], Session.objects.count()
@@ -233,6 +234,7 @@ def test_an_address_has_no_passkeys(acme: House) -> None:
     assert (answer.status_code, b"by its host name" in answer.content) == (409, True)
 
 
+@pytest.mark.usefixtures("nothing_comes_back")
 def test_wrong_answers_are_counted(acme: House) -> None:
     browser = stranger()
     statuses = [browser.post(USE, {"passkey": "{}"}).status_code for _ in range(12)]

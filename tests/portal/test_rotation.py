@@ -38,6 +38,7 @@ from tenants.models import Cluster
 from tests import factories
 from tests.apiserver import OwnApiserver, running, started
 from tests.databases import ROOT, migrated
+from tests.gateway.test_restarts import listeners
 from tests.speaking import Speaker
 from tests.story.product import eventually
 
@@ -92,13 +93,22 @@ def test_a_servers_keys_and_certificate_change_under_requests() -> None:
         second = started(server, flags=("--permit-port-sharing",))
         server.processes.append(second)
         folder = Path(server.environment["TENANTRY_DATA_DIR"]) / "pki"
+        key, log = folder / "service-account.key", folder.parent / "apiserver.log"
+        eventually(lambda: listeners(server.url) == 2)
+
+        def change(step: str, nth: int, *more: str) -> None:
+            """Until both have read the file again, each for what it signs with and for what it verifies."""
+            manage(server, "rotate", "service-account-key", "--step", step, *more)
+            eventually(lambda: log.read_text().count(f"read {key} again") == 4 * nth)
+
         asking = Asking(server.tenant("busy"), folder / "ca.crt")
         eventually(lambda: asking.space.send("GET", "/api/v1/namespaces/default/serviceaccounts/default").status == 200)
         asking.another_token()
         asking.start()
-        signing_before = load_signing_key((folder / "service-account.key").read_bytes()).public.kid
-        manage(server, "rotate", "service-account-key", "--spread", "3")
-        kids = [key.kid for key in load_verifying_keys((folder / "service-account.key").read_bytes())]
+        signing_before = load_signing_key(key.read_bytes()).public.kid
+        change("announce", 1)
+        change("promote", 2)
+        kids = [each.kid for each in load_verifying_keys(key.read_bytes())]
         assert kids[1] == signing_before
         assert kids[0] != signing_before
         eventually(lambda: _kid(asking.another_token()) == kids[0])
@@ -113,7 +123,8 @@ def test_a_servers_keys_and_certificate_change_under_requests() -> None:
         command = [sys.executable, "manage.py", "rotate", "service-account-key"]
         again = subprocess.run(command, cwd=ROOT, env=server.environment, capture_output=True, text=True, check=False)
         assert "--revoke" in again.stderr
-        manage(server, "rotate", "service-account-key", "--spread", "3", "--revoke")
+        change("announce", 3, "--revoke")
+        change("promote", 4, "--revoke")
         old = asking.bearing(asking.tokens[0])
         eventually(lambda: old.send("POST", WHOAMI, REVIEW).status == 401)
         assert "service-account-key: " in manage(server, "rotate")

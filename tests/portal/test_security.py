@@ -95,6 +95,7 @@ def test_disabled_person_cannot_sign_in(acme: House) -> None:
     assert stranger().post("/login/", {"username": acme.owner.email, "password": factories.PASSWORD}).status_code == 401
 
 
+@pytest.mark.usefixtures("nothing_comes_back")
 def test_guessing_is_slowed_down_by_account_and_by_address() -> None:
     """API-34: whatever X-Forwarded-For says."""
     client = stranger()

@@ -170,6 +170,7 @@ class TestSecondFactor:
             "somebody else's"
         )
 
+    @pytest.mark.usefixtures("nothing_comes_back")
     def test_no_code_is_guessed_from_whichever_address(self, acme: House) -> None:
         app, _ = with_app(acme.owner)
         answers = []

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.browser.conftest import ARGUMENTS, CHROMIUM
+from tests.browser.window import PATIENCE, came
 from tests.story.product import KUBECTL, ROOT, Product
 
 pytestmark = [
@@ -32,7 +33,7 @@ def page(product: Product) -> Iterator[Any]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         page = browser.new_page(viewport={"width": 1440, "height": 900}, accept_downloads=True)
-        page.set_default_timeout(90_000)
+        page.set_default_timeout(PATIENCE)
         complaints: list[str] = []
         page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
@@ -60,7 +61,7 @@ def test_whole_story(product: Product, page: Any, tmp_path: Path) -> None:
     page.goto(f"{product.portal}/workspaces/new/")
     page.fill("input[name=name]", "payments")
     page.click("text=Create workspace")
-    page.wait_for_selector("text=Get kubeconfig")
+    came(page, "text=Get kubeconfig")
     page.screenshot(path=PICTURES / "story-3-workspace.png", full_page=True)
     workspace = page.url
 
@@ -90,12 +91,12 @@ def test_whole_story(product: Product, page: Any, tmp_path: Path) -> None:
     watch.wait(timeout=300)
     refused = kubectl(config, "get", "configmaps")
     assert refused.returncode != 0
-    page.wait_for_selector("text=Receipt of the suspension")
+    came(page, "text=Receipt of the suspension")
     page.screenshot(path=PICTURES / "story-5-suspended.png", full_page=True)
 
     page.click("main >> text=Resume")
     page.click("dialog[open] >> button:has-text('Resume')")
-    page.wait_for_selector("text=Get kubeconfig")
+    came(page, "text=Get kubeconfig")
     page.wait_for_selector("#progress", state="detached")
     assert "Unauthorized" in kubectl(config, "get", "configmaps").stderr, "a stolen token stays dead"
 

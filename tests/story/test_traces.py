@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.collector import Collector, Seen, collecting
-from tests.story.product import KUBECTL, Product
+from tests.story.product import KUBECTL, Product, eventually
 
 pytestmark = [
     pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed"),
@@ -121,8 +121,11 @@ def test_a_request_of_kubectl_is_followed_through_the_stages(
     inside = [span.name for span in collector.children(stages[4])]
     assert (inside.count("admission"), inside[-1]) == (1, "store.commit")
     audit_id = asked.attributes["audit-id"]
-    code = f"from audit.models import ApiRequest\nprint(ApiRequest.objects.get(request_id='{audit_id}').path)"
-    assert traced.manage("shell", code=code).strip().endswith(f"/namespaces/{ordered['namespace']}/secrets")
+    code = f"""from audit.models import ApiRequest
+print(ApiRequest.objects.filter(request_id='{audit_id}').values_list('path', flat=True).first() or '')"""
+    # What is asked is written a moment after it was answered.
+    there = f"/namespaces/{ordered['namespace']}/secrets"
+    eventually(lambda: traced.manage("shell", code=code).strip().endswith(there), every=1)
 
 
 def test_a_page_that_asks_the_api_server_is_named_by_a_link(

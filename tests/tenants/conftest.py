@@ -22,6 +22,12 @@ def _sealing_keys(settings, monkeypatch):
     monkeypatch.setattr("store.synchronous.HOLD_SECONDS", 0)
 
 
+@pytest.fixture
+def leases_last(monkeypatch):
+    """A worker keeps what it has claimed for as long as the test, which is to end a lease itself."""
+    monkeypatch.setattr("tenants.operationqueue.LEASE_SECONDS", 3600)
+
+
 def actor_of(user: User) -> Actor:
     return Actor(name=user.email, user_id=user.id, operator=user.is_staff, ip="192.0.2.7", user_agent="tests")
 

@@ -14,7 +14,7 @@ from tenants.services import workspace_suspend
 from tests import factories
 from tests.tenants.conftest import OPERATOR
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("leases_last")]
 
 
 def waiting(cluster: Cluster, count: int) -> list[Workspace]:

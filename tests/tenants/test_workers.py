@@ -53,6 +53,7 @@ def die_at(point: str, settings) -> None:
     assert os.WTERMSIG(status) == signal.SIGKILL
 
 
+@pytest.mark.usefixtures("leases_last")
 def test_a_worker_killed_anywhere_loses_and_doubles_nothing(cluster, tiers, settings):
     """PR-01, P7: one workspace for each of the points."""
     make_tenant("acme", make_user())
@@ -92,6 +93,7 @@ def test_a_worker_thought_dead_can_no_longer_commit(cluster, workspace):
     assert Operation.objects.get().state == OperationState.DONE
 
 
+@pytest.mark.usefixtures("leases_last")
 def test_the_next_generation_waits_for_a_worker_that_may_be_in_a_call(cluster, workspace):
     claimed = claim()
     assert claimed is not None
@@ -192,6 +194,7 @@ def make_many(tenant: str, count: int, **fields) -> list[Workspace]:
     return made
 
 
+@pytest.mark.usefixtures("leases_last")
 def test_one_tenants_many_operations_hold_nobody_elses(cluster, tiers):
     """Slow: the next worker is for whoever keeps fewest busy, and nobody keeps all of them."""
     make_many("many", 30)
@@ -214,6 +217,7 @@ def test_a_single_worker_takes_the_tenants_by_lot(cluster, tiers):
     assert served < 40, "one in a million millions, by chance"
 
 
+@pytest.mark.usefixtures("leases_last")
 def test_a_suspension_waits_for_no_other_operation(cluster, tiers):
     (first, *_) = make_many("many", TENANT_LANES + 4)
     claims(TENANT_LANES)
@@ -225,6 +229,7 @@ def test_a_suspension_waits_for_no_other_operation(cluster, tiers):
     assert Operation.objects.get(pk=claimed[0]).desired == "suspended"
 
 
+@pytest.mark.usefixtures("leases_last")
 def test_a_tenants_workspaces_are_suspended_side_by_side(cluster, tiers, monkeypatch):
     """Slow: all lanes of the tenant meet in the middle of their work."""
     made = make_many("many", TENANT_LANES, ready_at=timezone.now(), phase=Phase.READY)
