@@ -163,9 +163,6 @@ def attributes_of(cluster: str, spec: Mapping[str, Any]) -> RequestInfo:
         verb = str(other.get("verb") or "")
         return RequestInfo(method="", path=str(other.get("path") or ""), cluster=cluster, tenant=tenant, verb=verb)
     asked = {name: str(resource.get(name) or "") for name in _ATTRIBUTES}
-    namespace = asked["namespace"]
-    if asked["resource"] == "namespaces" and not asked["group"] and asked["name"]:
-        namespace = asked["name"]
     # No one has sent it: it has no path.
     return RequestInfo(
         method="",
@@ -178,7 +175,7 @@ def attributes_of(cluster: str, spec: Mapping[str, Any]) -> RequestInfo:
         version=asked["version"],
         resource=asked["resource"],
         subresource=asked["subresource"],
-        namespace=namespace,
+        namespace=asked["namespace"],
         name=asked["name"],
         node=_node(asked, resource.get("fieldSelector") or {}),
     )

@@ -68,6 +68,9 @@ async def answer(runtime: Runtime, request: Request, cluster: str, body: Any) ->
     if asked.connects:
         # A cluster asks for ``create`` since 1.35, older ones by the method: who may read may not type.
         asked = replace(asked, verb="create")
+    if (asked.group, asked.resource, asked.namespace) == ("", "namespaces", ""):
+        # Whoever lists or watches one namespace by its name names no other place; all others name it as theirs.
+        asked = replace(asked, namespace=asked.name)
     owned = home or placements.get(asked.namespace)
     inside = owned is not None and tenant_of(owned.space) == tenants[0]
     if not inside and tenants[0] not in await runtime.cluster_namespaces.tenants_on(cluster):
