@@ -64,7 +64,7 @@ async def answer(runtime: Runtime, request: Request, cluster: str, body: Any) ->
         return access_answer(_NOT_OURS)
     if len(tenants) != 1 or not is_tenant_name(tenants[0]):
         return access_answer(_UNSAID)
-    asked = attributes_of(space_of(tenants[0]), review.spec)
+    asked, _ = attributes_of(space_of(tenants[0]), review.spec)
     if asked.connects:
         # A cluster asks for ``create`` since 1.35, older ones by the method: who may read may not type.
         asked = replace(asked, verb="create")
