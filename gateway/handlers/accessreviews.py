@@ -19,9 +19,11 @@ from gateway.process.runtime import Runtime
 from gateway.resources.kinds import Kind
 from gateway.resources.objects import check_namespace_and_name, decode_object
 from kube.authentication.identity import (
+    ANONYMOUS,
     HOME_EXTRA,
     SERVICE_ACCOUNT_PREFIX,
     TENANT_EXTRA,
+    UNAUTHENTICATED,
     Principal,
     local_service_account,
     without_virtual_groups,
@@ -197,7 +199,7 @@ def attributes_of(cluster: str, spec: Mapping[str, Any]) -> tuple[RequestInfo, s
 
 
 def _subject(request: Request, spec: Mapping[str, Any], kind: str) -> Principal:
-    """Who a review asks about. Its tenant is that of the space, unless an operator names another."""
+    """Who a review asks about. Its tenant is that of the space, unless an operator names another; who has not signed in has none."""
     user, groups = str(spec.get("user") or ""), tuple(str(group) for group in spec.get("groups") or ())
     extra = spec.get("extra") or {}
     named = extra.get(TENANT_EXTRA) or []
@@ -213,12 +215,13 @@ def _subject(request: Request, spec: Mapping[str, Any], kind: str) -> Principal:
         home = request.info.cluster if tenant == own else space_of(tenant)
     if home and (not is_valid(home) or tenant_of(home) != tenant):
         raise Forbidden("the service account is of no logical cluster of the tenant", group=_GROUP, kind=kind)
+    nobodys = user == ANONYMOUS or (not user and UNAUTHENTICATED in groups)
     return Principal(
         name=user,
         uid=str(spec.get("uid") or ""),
         groups=without_virtual_groups(groups),
         extra={key: tuple(map(str, values)) for key, values in extra.items() if key not in (TENANT_EXTRA, HOME_EXTRA)},
-        tenant=tenant,
+        tenant=None if nobodys else tenant,
         authenticator="review",
         cluster=home or None,
     )

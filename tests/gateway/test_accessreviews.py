@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.gateway.callers import Answer, Caller
-from tests.gateway.conftest import Server
-from tests.gateway.test_access import RBAC, REVIEWS, role_binding
+from tests.gateway.conftest import Server, another
+from tests.gateway.test_access import GROUP, RBAC, REVIEWS, role_binding
 
 EVERYWHERE, LOCAL, OWN = "SubjectAccessReview", "LocalSubjectAccessReview", "SelfSubjectAccessReview"
 
@@ -135,3 +136,42 @@ def test_what_of_a_selector_is_not_understood_is_said(
         told = told.replace(f"{short} ", f"spec.resourceAttributes.{full} ")
     told = told.replace("partially", "partially ignored").replace("ignored", "ignored due to parse error")
     assert answer["evaluationError"] == told
+
+
+STRANGERS: list[dict[str, Any]] = [
+    {"user": "system:anonymous", "groups": ["system:unauthenticated"]},
+    {"user": "system:anonymous"},
+    {"groups": ["system:unauthenticated"]},
+    {"user": "system:anonymous", "groups": ["system:masters", "system:authenticated"]},
+]
+
+
+def test_a_review_says_of_strangers_what_their_requests_are_answered(
+    server: Server, alice: Caller, admin: Caller, tmp_path: Path
+) -> None:
+    """AN11: whoever has not signed in belongs to no tenant, whatever a tenant's admins give to everybody."""
+    binding = {
+        "metadata": {"name": "strangers"},
+        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": "view"},
+        "subjects": [
+            {"apiGroup": GROUP, "kind": "User", "name": "system:anonymous"},
+            {"apiGroup": GROUP, "kind": "Group", "name": "system:unauthenticated"},
+        ],
+    }
+    assert alice.post(f"{RBAC}/clusterrolebindings", binding).status == 201
+    with another(server, tmp_path, "--anonymous-auth") as open_:
+        for path, attributes, code in (
+            ("/version", {"nonResourceAttributes": {"path": "/version", "verb": "get"}}, 403),
+            ("/livez", {"nonResourceAttributes": {"path": "/livez", "verb": "get"}}, 200),
+            ("/clusters/root:acme/api/v1/pods", {"resourceAttributes": {"verb": "list", "resource": "pods"}}, 403),
+        ):
+            assert open_.nobody.get(path).status == code
+            for caller in (alice, admin):
+                for who in STRANGERS:
+                    answer = status(asked(caller, EVERYWHERE, {**who, **attributes}))
+                    assert answer["allowed"] is (code == 200), (path, who)
+                    assert code == 200 or "the user belongs to no tenant" in answer["reason"]
+    # Whoever has a name belongs to the space, whatever is said of its groups.
+    about = {"user": "bob", "groups": ["system:unauthenticated"], "resourceAttributes": WHERE}
+    assert allowed(asked(alice, EVERYWHERE, about))
+    assert alice.delete(f"{RBAC}/clusterrolebindings/strangers").status == 200
