@@ -19,42 +19,46 @@ from gateway.process.runtime import Runtime
 from gateway.resources.kinds import Kind
 from gateway.resources.objects import check_namespace_and_name, decode_object
 from kube.authentication.identity import (
+    ANONYMOUS,
     HOME_EXTRA,
     SERVICE_ACCOUNT_PREFIX,
     TENANT_EXTRA,
+    UNAUTHENTICATED,
     Principal,
     local_service_account,
     without_virtual_groups,
 )
 from kube.authorization.decisions import Decision, Verdict
 from kube.requests.fielderrors import invalid, invalid_object, required
-from kube.requests.fieldselectors import exact_match
 from kube.requests.logicalclusters import is_valid, space_of, tenant_of
-from kube.requests.requestinfo import BY_NODE, RequestInfo
+from kube.requests.requestinfo import RequestInfo
+from kube.requests.reviewselectors import selected_fields, selected_labels
 from kube.requests.status import BadRequest, Cause, Forbidden
+from kube.validation.metadata import label_requirement_causes, operator_causes
 
 KINDS: Final = frozenset({"SelfSubjectAccessReview", "SubjectAccessReview", "LocalSubjectAccessReview"})
 
 _GROUP: Final = "authorization.k8s.io"
+_RESOURCE: Final = "spec.resourceAttributes"
 _URL: Final = "spec.nonResourceAttributes"
 _ATTRIBUTES: Final = ("verb", "group", "version", "resource", "subresource", "namespace", "name")
 _SHORT: Final = 1024
 """Bytes of a body that is worth remembering; it bounds what the memory can grow to."""
 
 _REMEMBERED: Final = 2048
-_NODE: Final = "spec.nodeName"
 
 
 @dataclass(frozen=True, slots=True)
 class _Question:
     """What a review asks: the request that it is about, whose it is (``None``: the caller's own), and its own text.
 
-    ``text`` is the review as JSON up to its status.
+    ``text`` is the review as JSON up to its status, ``error`` says what of it was not understood.
     """
 
     info: RequestInfo
     subject: Principal | None
     text: bytes
+    error: str
 
 
 _Asked = tuple[Kind, str, str, bool, bytes]
@@ -66,7 +70,9 @@ async def review(runtime: Runtime, request: Request, kind: Kind) -> Response:
     accept = negotiate(request, forms=False)
     question = await _question(request, kind)
     decision = await authorization.authorize(runtime, question.subject or request.principal, question.info)
-    return respond(request, question.text + orjson.dumps(_status(decision)) + b"}", status=201, accept=accept)
+    return respond(
+        request, question.text + orjson.dumps(_status(decision, question.error)) + b"}", status=201, accept=accept
+    )
 
 
 async def _question(request: Request, kind: Kind) -> _Question:
@@ -95,9 +101,8 @@ async def _read(request: Request, kind: Kind) -> _Question:
     shown = {"namespace": body["metadata"]["namespace"]} if kind.resource.namespaced else {}
     body["metadata"] = {**shown, "creationTimestamp": None}
     body.pop("status", None)
-    return _Question(
-        attributes_of(request.info.cluster, body["spec"]), subject, orjson.dumps(body)[:-1] + b',"status":'
-    )
+    info, error = attributes_of(request.info.cluster, body["spec"])
+    return _Question(info, subject, orjson.dumps(body)[:-1] + b',"status":', error)
 
 
 def access_causes(body: dict[str, Any]) -> list[Cause]:
@@ -110,39 +115,45 @@ def access_causes(body: dict[str, Any]) -> list[Cause]:
         causes.append(invalid(_URL, url, "cannot be specified in combination with resourceAttributes"))
     if resource is None and other is None:
         detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        causes.append(invalid("spec.resourceAttributes", None, detail))
+        causes.append(invalid(_RESOURCE, None, detail))
     if kind != "SelfSubjectAccessReview" and not spec.get("user") and not spec.get("groups"):
         causes.append(invalid("spec.user", "", "at least one of user or group must be specified"))
     for field in ("fieldSelector", "labelSelector"):
-        causes += _selector_causes((resource or {}).get(field), f"spec.resourceAttributes.{field}")
+        causes += _selector_causes(resource or {}, field)
     local = kind == "LocalSubjectAccessReview"
     if metadata.keys() - {"managedFields", *(("namespace",) if local else ())}:
         causes.append(invalid("metadata", metadata, f"must be empty{' except for namespace' if local else ''}"))
     if local and resource is not None and resource.get("namespace", "") != metadata["namespace"]:
-        path = "spec.resourceAttributes.namespace"
+        path = f"{_RESOURCE}.namespace"
         causes.append(invalid(path, resource.get("namespace", ""), "must match metadata.namespace"))
     if local and other is not None:
         causes.append(invalid(_URL, url, "disallowed on this kind of request"))
     return causes
 
 
-def _selector_causes(selector: dict[str, Any] | None, path: str) -> list[Cause]:
+def _selector_causes(resource: dict[str, Any], field: str) -> list[Cause]:
+    selector, path = resource.get(field), f"{_RESOURCE}.{field}"
     if selector is None:
         return []
     raw, requirements = selector.get("rawSelector"), selector.get("requirements")
+    causes = []
     if raw and requirements:
-        return [invalid(f"{path}.rawSelector", raw, "may not specified at the same time as requirements")]
+        causes.append(invalid(f"{path}.rawSelector", raw, "may not specified at the same time as requirements"))
     if not raw and not requirements:
         detail = f"when {path} is specified, requirements or rawSelector is required"
-        return [required(f"{path}.requirements", detail)]
-    return [
-        required(f"{path}.requirements[{index}].key", "must be specified")
-        for index, requirement in enumerate(requirements or ())
-        if not requirement.get("key")
-    ]
+        causes.append(required(f"{path}.requirements", detail))
+    for index, wanted in enumerate(requirements or ()):
+        here = f"{path}.requirements[{index}]"
+        if field == "fieldSelector" and not wanted.get("key"):
+            causes.append(required(f"{here}.key", "must be specified"))
+        # A newer client may know further operators.
+        causes += operator_causes(wanted, here, known=False)
+        if field == "labelSelector":
+            causes += label_requirement_causes(wanted, here)
+    return causes
 
 
-def _status(decision: Decision) -> dict[str, Any]:
+def _status(decision: Decision, error: str) -> dict[str, Any]:
     status: dict[str, Any] = {"allowed": decision.allowed}
     if decision.verdict is Verdict.DENY:
         status["denied"] = True
@@ -151,23 +162,23 @@ def _status(decision: Decision) -> dict[str, Any]:
         reason = f"{decision.step}: {reason}" if reason else decision.step if not decision.allowed else ""
     if reason:
         status["reason"] = reason
+    if error:
+        status["evaluationError"] = error
     return status
 
 
-def attributes_of(cluster: str, spec: Mapping[str, Any]) -> RequestInfo:
-    """The request that a review without causes asks about, in this logical cluster."""
+def attributes_of(cluster: str, spec: Mapping[str, Any]) -> tuple[RequestInfo, str]:
+    """The request that a review without causes asks about, in this logical cluster, and what of it cannot be read."""
     resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     tenant = tenant_of(cluster)
     if resource is None:
         other = other or {}
         verb = str(other.get("verb") or "")
-        return RequestInfo(method="", path=str(other.get("path") or ""), cluster=cluster, tenant=tenant, verb=verb)
+        return RequestInfo(method="", path=str(other.get("path") or ""), cluster=cluster, tenant=tenant, verb=verb), ""
+    fields, labels = selected_fields(resource.get("fieldSelector")), selected_labels(resource.get("labelSelector"))
     asked = {name: str(resource.get(name) or "") for name in _ATTRIBUTES}
-    namespace = asked["namespace"]
-    if asked["resource"] == "namespaces" and not asked["group"] and asked["name"]:
-        namespace = asked["name"]
     # No one has sent it: it has no path.
-    return RequestInfo(
+    info = RequestInfo(
         method="",
         path="",
         cluster=cluster,
@@ -178,27 +189,17 @@ def attributes_of(cluster: str, spec: Mapping[str, Any]) -> RequestInfo:
         version=asked["version"],
         resource=asked["resource"],
         subresource=asked["subresource"],
-        namespace=namespace,
+        namespace=asked["namespace"],
         name=asked["name"],
-        node=_node(asked, resource.get("fieldSelector") or {}),
+        field_selector=fields.text,
+        label_selector=labels.text,
     )
-
-
-def _node(asked: Mapping[str, str], selector: Mapping[str, Any]) -> str:
-    """The node that a question is limited to by a field selector, as a request would be (AZ4)."""
-    if asked["verb"] not in BY_NODE.get((asked["group"], asked["resource"]), ()):
-        return ""
-    if selector.get("rawSelector"):
-        return exact_match(str(selector["rawSelector"]), _NODE) or ""
-    for requirement in selector.get("requirements") or ():
-        values = list(requirement.get("values") or ())
-        if (requirement.get("key"), requirement.get("operator")) == (_NODE, "In") and len(values) == 1:
-            return str(values[0])
-    return ""
+    errors = fields.error(f"{_RESOURCE}.fieldSelector"), labels.error(f"{_RESOURCE}.labelSelector")
+    return info, "; ".join(filter(None, errors))
 
 
 def _subject(request: Request, spec: Mapping[str, Any], kind: str) -> Principal:
-    """Who a review asks about. Its tenant is that of the space, unless an operator names another."""
+    """Who a review asks about. Its tenant is that of the space, unless an operator names another; who has not signed in has none."""
     user, groups = str(spec.get("user") or ""), tuple(str(group) for group in spec.get("groups") or ())
     extra = spec.get("extra") or {}
     named = extra.get(TENANT_EXTRA) or []
@@ -214,12 +215,13 @@ def _subject(request: Request, spec: Mapping[str, Any], kind: str) -> Principal:
         home = request.info.cluster if tenant == own else space_of(tenant)
     if home and (not is_valid(home) or tenant_of(home) != tenant):
         raise Forbidden("the service account is of no logical cluster of the tenant", group=_GROUP, kind=kind)
+    nobodys = user == ANONYMOUS or (not user and UNAUTHENTICATED in groups)
     return Principal(
         name=user,
         uid=str(spec.get("uid") or ""),
         groups=without_virtual_groups(groups),
         extra={key: tuple(map(str, values)) for key, values in extra.items() if key not in (TENANT_EXTRA, HOME_EXTRA)},
-        tenant=tenant,
+        tenant=None if nobodys else tenant,
         authenticator="review",
         cluster=home or None,
     )

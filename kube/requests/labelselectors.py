@@ -287,6 +287,21 @@ _OBJECT_OPERATORS: Final = {
 }
 
 
+def expression(given: Any) -> Requirement:
+    """Read a ``LabelSelectorRequirement`` object. Raises ``BadRequest`` for one that is not valid."""
+    if not isinstance(given, Mapping):
+        raise BadRequest("matchExpressions must be objects")
+    key, name, values = given.get("key"), given.get("operator"), given.get("values") or ()
+    operator = _OBJECT_OPERATORS.get(name) if isinstance(name, str) else None
+    if operator is None:
+        raise BadRequest(f'"{name}" is not a valid label selector operator')
+    if not isinstance(key, str) or not isinstance(values, list | tuple):
+        raise BadRequest("a match expression has a key, a string, and values, a list of strings")
+    if not all(isinstance(value, str) for value in values):
+        raise BadRequest("a match expression has a key, a string, and values, a list of strings")
+    return requirement(key, operator, values)
+
+
 def from_object(selector: Mapping[str, Any] | None) -> Selector:
     """Read a ``LabelSelector`` object: ``matchLabels`` and ``matchExpressions``, all of which must hold.
 
@@ -307,16 +322,5 @@ def from_object(selector: Mapping[str, Any] | None) -> Selector:
         if not isinstance(key, str) or not isinstance(value, str):
             raise BadRequest("matchLabels must map strings to strings")
         found.append(requirement(key, Operator.EQUALS, (value,)))
-    for expression in expressions:
-        if not isinstance(expression, Mapping):
-            raise BadRequest("matchExpressions must be objects")
-        key, name, values = expression.get("key"), expression.get("operator"), expression.get("values") or ()
-        operator = _OBJECT_OPERATORS.get(name) if isinstance(name, str) else None
-        if operator is None:
-            raise BadRequest(f'"{name}" is not a valid label selector operator')
-        if not isinstance(key, str) or not isinstance(values, list | tuple):
-            raise BadRequest("a match expression has a key, a string, and values, a list of strings")
-        if not all(isinstance(value, str) for value in values):
-            raise BadRequest("a match expression has a key, a string, and values, a list of strings")
-        found.append(requirement(key, operator, values))
+    found += map(expression, expressions)
     return Selector(tuple(sorted(found, key=lambda each: each.key)))

@@ -53,12 +53,8 @@ _TENANT_SUBRESOURCES: Final = frozenset({"status", "finalize"})
 _NO_PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
 _NO_QUERY: Final[Mapping[str, str]] = MappingProxyType({})
 _RBAC: Final = "rbac.authorization.k8s.io"
-
-
-BY_NODE: Final[Mapping[tuple[str, str], tuple[str, ...]]] = MappingProxyType(
-    {("", "pods"): ("list", "watch"), ("resource.k8s.io", "resourceslices"): ("list", "watch", "deletecollection")}
-)
-"""What a node may have of its own by a field selector, and with which verbs (AZ4)."""
+_SELECTING: Final = frozenset({"list", "watch", "deletecollection"})
+"""The verbs that heed selectors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +70,8 @@ class RequestInfo:
     ``name`` may come from a field selector ``metadata.name=…`` when the verb is list or watch, as in Kubernetes.
     ``namespace`` of a Namespace object is its own name, as in Kubernetes.
     ``rest`` is what follows ``…/proxy/``, percent-encoded as it goes upstream, without the leading slash.
-    ``node`` is the node of a field selector ``spec.nodeName=…`` of pods or slices of devices (AZ4).
+    ``field_selector`` and ``label_selector`` are those of what is listed, watched or deleted as a collection, as the query
+    writes them: one that cannot be read is still to be refused.
     ``all_tenants`` is set for the system tenant's reading across tenants (TS14).
     ``through`` is the logical cluster of the export that it is for the content of, and that gives the right to it (KC6);
     empty for what is asked for where it is.
@@ -93,7 +90,8 @@ class RequestInfo:
     namespace: str = ""
     name: str = ""
     rest: str = ""
-    node: str = ""
+    field_selector: str = ""
+    label_selector: str = ""
     all_tenants: bool = False
     through: str = ""
     connects: bool = field(init=False)
@@ -112,6 +110,11 @@ class RequestInfo:
     def is_proxied(self) -> bool:
         """Whether it is for what listens behind a pod or a service, and none of the API server's own."""
         return self.subresource == "proxy" and not self.group
+
+    @property
+    def node(self) -> str:
+        """The node of a field selector ``spec.nodeName=…``: of pods, or of slices of devices (AZ4)."""
+        return exact_match(self.field_selector, "spec.nodeName") or ""
 
 
 class ParsedRequest(NamedTuple):
@@ -225,14 +228,6 @@ def _selected_name(parameters: Mapping[str, tuple[str, ...]]) -> str:
     selectors = parameters.get("fieldSelector")
     name = exact_match(selectors[0], "metadata.name") if selectors else None
     return name if name and not path_segment(name) and not _CONTROL.search(name) else ""
-
-
-def _selected_node(parsed: ParsedRequest) -> str:
-    """The node whose pods, or slices of devices, are asked for (AZ4)."""
-    if parsed.verb not in BY_NODE.get((parsed.group, parsed.resource), ()):
-        return ""
-    selectors = parsed.parameters.get("fieldSelector")
-    return (exact_match(selectors[0], "spec.nodeName") if selectors else None) or ""
 
 
 def _cluster_prefix(segments: list[str]) -> str:
@@ -465,6 +460,8 @@ def resolve(parsed: ParsedRequest, principal_tenant: str | None) -> RequestInfo:
         )
         if parsed.rest:
             path = f"{path}/{parsed.rest}"
+    # What is asked for inside of an export is not what the right to its content is about.
+    heeds = parsed.is_resource and parsed.verb in _SELECTING and not parsed.rest
     return RequestInfo(
         method=parsed.method,
         path=path,
@@ -479,6 +476,7 @@ def resolve(parsed: ParsedRequest, principal_tenant: str | None) -> RequestInfo:
         namespace=parsed.namespace,
         name=parsed.name,
         rest=parsed.rest,
-        node=_selected_node(parsed),
+        field_selector=parsed.query.get("fieldSelector", "") if heeds else "",
+        label_selector=parsed.query.get("labelSelector", "") if heeds else "",
         all_tenants=tenant == ALL_TENANTS,
     )

@@ -112,20 +112,28 @@ def selector_causes(selector: dict[str, Any], path: str) -> list[Cause]:
     causes = label_causes(selector.get("matchLabels", {}), f"{path}.matchLabels")
     for index, wanted in enumerate(selector.get("matchExpressions", ())):
         here = f"{path}.matchExpressions[{index}]"
-        operator, values = wanted.get("operator", ""), wanted.get("values", ())
-        if operator in ("In", "NotIn"):
-            if not values:
-                causes.append(required(f"{here}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
-        elif operator in ("Exists", "DoesNotExist"):
-            if values:
-                detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-                causes.append(forbidden(f"{here}.values", detail))
-        else:
-            causes.append(invalid(f"{here}.operator", operator, "not a valid selector operator"))
-        key = wanted.get("key", "")
-        causes += [invalid(f"{here}.key", key, reason) for reason in names.qualified_name(key)]
-        for position, value in enumerate(values):
-            causes += [invalid(f"{here}.values[{position}]", value, reason) for reason in names.label_value(value)]
+        causes += operator_causes(wanted, here) + label_requirement_causes(wanted, here)
+    return causes
+
+
+def operator_causes(wanted: dict[str, Any], path: str, *, known: bool = True) -> list[Cause]:
+    """What is wrong with a requirement's operator and how many values it has; with ``known`` it is one of the four."""
+    operator, values = wanted.get("operator", ""), wanted.get("values", ())
+    if operator in ("In", "NotIn"):
+        detail = "must be specified when `operator` is 'In' or 'NotIn'"
+        return [] if values else [required(f"{path}.values", detail)]
+    if operator in ("Exists", "DoesNotExist"):
+        detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+        return [forbidden(f"{path}.values", detail)] if values else []
+    return [invalid(f"{path}.operator", operator, "not a valid selector operator")] if known else []
+
+
+def label_requirement_causes(wanted: dict[str, Any], path: str) -> list[Cause]:
+    """What is wrong with the label that a requirement is about, and with its values."""
+    key = wanted.get("key", "")
+    causes = [invalid(f"{path}.key", key, reason) for reason in names.qualified_name(key)]
+    for position, value in enumerate(wanted.get("values", ())):
+        causes += [invalid(f"{path}.values[{position}]", value, reason) for reason in names.label_value(value)]
     return causes
 
 

@@ -24,6 +24,7 @@ _TEXTS: Final = frozenset({"labels", "annotations"})
 
 _AUDIENCES_MAX: Final = 32
 _LIST_MAX: Final = 1024
+_VALUES_MAX: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +98,10 @@ def read_access_review(body: Any) -> AccessReview:
     if len(attributes) != 1:
         raise BadRequest("spec must have either resourceAttributes or nonResourceAttributes")
     at = f"spec.{attributes[0]}"
-    for name, value in _mapping(spec, attributes[0], "spec").items():
-        if not isinstance(value, str) and name not in ("fieldSelector", "labelSelector"):
+    for name, value in (asked := _mapping(spec, attributes[0], "spec")).items():
+        if name in ("fieldSelector", "labelSelector"):
+            _check_selector(asked, name, at)
+        elif not isinstance(value, str):
             raise BadRequest(f"{at}.{name} is no text")
     return AccessReview(read_subject(spec, "user", "spec"), spec)
 
@@ -211,6 +214,16 @@ def _mapping(given: Mapping[str, Any], name: str, at: str) -> Mapping[str, Any]:
     if value is not None:
         raise BadRequest(f"{at}.{name} is no object")
     return {}
+
+
+def _check_selector(given: Mapping[str, Any], name: str, at: str) -> None:
+    selector, at = _mapping(given, name, at), f"{at}.{name}"
+    _text(selector, "rawSelector", at)
+    requirements = selector.get("requirements") or []
+    if not isinstance(requirements, list) or not all(isinstance(each, dict) for each in requirements):
+        raise BadRequest(f"{at}.requirements is no list of objects")
+    for each in requirements:
+        _text(each, "key", at), _text(each, "operator", at), _texts(each, "values", at, _VALUES_MAX)
 
 
 def _text(given: Mapping[str, Any], name: str, at: str) -> str:

@@ -17,7 +17,15 @@ from audit.recorder import Actor
 from gateway.server import explanation, judging
 from gateway.server.judging import ELSEWHERE, Sent
 from gateway.server.questiondeadlines import heed
-from kube.authentication.identity import AUTHENTICATED, MASTERS, MEMBERS, SERVICE_ACCOUNT_PREFIX, Principal
+from kube.authentication.identity import (
+    ANONYMOUS,
+    AUTHENTICATED,
+    MASTERS,
+    MEMBERS,
+    SERVICE_ACCOUNT_PREFIX,
+    UNAUTHENTICATED,
+    Principal,
+)
 from kube.authorization import recommendations
 from kube.authorization.decisions import Decision, Verdict
 from kube.authorization.rbac import Attributes
@@ -238,11 +246,12 @@ _UNWRITTEN: Final = Decision(
 def _principal(
     name: str, groups: Sequence[str], tenant: str, extra: Mapping[str, Sequence[str]] | None = None
 ) -> Principal:
+    signed_in = name != ANONYMOUS
     return Principal(
         name=name,
-        groups=tuple(dict.fromkeys([*groups, AUTHENTICATED])),
+        groups=tuple(dict.fromkeys([*groups, AUTHENTICATED if signed_in else UNAUTHENTICATED])),
         extra={key: tuple(values) for key, values in (extra or {}).items()},
-        tenant=tenant,
+        tenant=tenant if signed_in else None,
         authenticator="explain",
     )
 

@@ -139,6 +139,15 @@ def test_a_refusal_names_the_step(admin: User, globex: Tenant, operator: User) -
     assert 'Policy "partners"' in found["reason"]
 
 
+@pytest.mark.parametrize("cluster", ["", "root:acme"])
+def test_strangers_are_refused_as_their_requests_are(admin: User, cluster: str) -> None:
+    """AN11, AZ11: whoever has not signed in belongs to no tenant, whatever everybody there may do."""
+    found = explain(admin, "system:anonymous", "/version", cluster=cluster)[1]
+    assert (found["decision"], found["decidedBy"]) == ("deny", "tenant-isolation")
+    assert explain(admin, "system:anonymous", "/livez", cluster=cluster)[1]["decision"] == "allow"
+    assert explain(admin, "jane", "/version", cluster=cluster)[1]["decision"] == "allow"
+
+
 @pytest.mark.parametrize(
     ("path", "cluster"),
     [("/api/v1/namespaces/team/pods", "root:globex"), ("/clusters/root:globex/api/v1/namespaces/team/pods", ""),

@@ -188,7 +188,8 @@ class AdmissionQuestions:
                 subresource="",
                 namespace="",
                 name="",
-                node="",
+                field_selector="",
+                label_selector="",
             )
         else:
             info = replace(
@@ -200,7 +201,8 @@ class AdmissionQuestions:
                 subresource=question.subresource,
                 namespace=question.namespace,
                 name=question.name,
-                node="",
+                field_selector="",
+                label_selector="",
             )
         decision = await self._chain.authorize(principal, info)
         return Answer(decision.allowed, decision.reason)

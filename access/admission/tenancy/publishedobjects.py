@@ -105,7 +105,7 @@ class PublishedObjects(NoopPlugin):
     async def _require_right(self, attributes: Attributes, source: RequestInfo | None = None) -> None:
         """``source`` is what is published; without it that is what is written."""
         info = source or replace(attributes.info, name=attributes.name)
-        asked = replace(info, verb=VERB, subresource="")
+        asked = replace(info, verb=VERB, subresource="", field_selector="", label_selector="")
         if not (await self._authorization.authorize(attributes.principal, asked)).allowed:
             kind = f"{info.resource}.{info.group}".removesuffix(".")
             named = f'{kind} "{info.name}"' if source is not None else kind

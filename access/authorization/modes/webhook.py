@@ -17,6 +17,7 @@ from access.ttlcache import CAPACITY, TTLCache
 from kube.authentication.identity import HOME_EXTRA, TENANT_EXTRA, Principal
 from kube.authorization.decisions import Decision, Verdict
 from kube.requests.requestinfo import RequestInfo
+from kube.requests.reviewselectors import field_requirements, label_requirements
 
 CLUSTER_EXTRA: Final = "multi-tenancy.k8s.io/cluster"
 """The key of ``extra`` that names the logical cluster that the request is about."""
@@ -119,5 +120,12 @@ def spec_of(principal: Principal, request: RequestInfo) -> dict[str, Any]:
         "namespace": request.namespace,
         "name": request.name,
     }
-    spec["resourceAttributes"] = {field: value for field, value in fields.items() if value}
+    attributes: dict[str, Any] = {field: value for field, value in fields.items() if value}
+    for field, requirements in (
+        ("fieldSelector", field_requirements(request.field_selector)),
+        ("labelSelector", label_requirements(request.label_selector)),
+    ):
+        if requirements:
+            attributes[field] = {"requirements": requirements}
+    spec["resourceAttributes"] = attributes
     return spec

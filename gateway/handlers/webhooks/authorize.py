@@ -64,10 +64,13 @@ async def answer(runtime: Runtime, request: Request, cluster: str, body: Any) ->
         return access_answer(_NOT_OURS)
     if len(tenants) != 1 or not is_tenant_name(tenants[0]):
         return access_answer(_UNSAID)
-    asked = attributes_of(space_of(tenants[0]), review.spec)
+    asked, _ = attributes_of(space_of(tenants[0]), review.spec)
     if asked.connects:
         # A cluster asks for ``create`` since 1.35, older ones by the method: who may read may not type.
         asked = replace(asked, verb="create")
+    if (asked.group, asked.resource, asked.namespace) == ("", "namespaces", ""):
+        # Whoever lists or watches one namespace by its name names no other place; all others name it as theirs.
+        asked = replace(asked, namespace=asked.name)
     owned = home or placements.get(asked.namespace)
     inside = owned is not None and tenant_of(owned.space) == tenants[0]
     if not inside and tenants[0] not in await runtime.cluster_namespaces.tenants_on(cluster):

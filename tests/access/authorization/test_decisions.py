@@ -175,6 +175,25 @@ def test_the_webhook_is_told_the_tenant_of_the_user(world: Client, oracle: Any) 
     assert asked == [["acme"], ["globex"]]
 
 
+def test_the_webhook_is_told_what_a_request_and_a_review_are_limited_to(world: Client, oracle: Any) -> None:
+    """AZ5: it may allow a part of what it would not allow whole."""
+    who = {"name": "chooser", "tenant": "acme", "groups": ["system:authenticated"]}
+    named = {"requirements": [{"key": "metadata.name", "operator": "NotIn", "values": ["x"]}]}
+    labelled = {"requirements": [{"key": "team", "operator": "Exists"}]}
+    path = "/apis/example.com/v1/namespaces/team/oracles?fieldSelector=metadata.name!%3Dx&labelSelector=team"
+    assert world.request("GET", path, who=who)[0] == 404, "it is allowed, and not there"
+    asks = {"verb": "list", "group": "example.com", "version": "v1", "resource": "oracles", "namespace": "team"}
+    for selectors in (
+        {"fieldSelector": {"rawSelector": "metadata.name!=x"}, "labelSelector": {"rawSelector": "team"}},
+        {"fieldSelector": named, "labelSelector": labelled},
+    ):
+        # The answer to the request is remembered, for it is the same question.
+        assert world.review(who, "root:acme", {**asks, **selectors})["allowed"]
+    assert world.review(who, "root:acme", asks)["allowed"]
+    asked = [spec["resourceAttributes"] for spec in oracle.asked if spec["user"] == "chooser"]
+    assert asked == [{**asks, "fieldSelector": named, "labelSelector": labelled}, asks]
+
+
 def test_a_denied_request_leaves_its_trace_in_the_audit(world: Client, authorization_database: str) -> None:
     """AZ11: each step that was asked, in order, with what it said; the last one decided."""
     who = {"name": "mallory", "tenant": "acme", "groups": ["system:authenticated"]}

@@ -83,6 +83,42 @@ async def test_the_question_names_the_user_its_tenant_and_where(oracle: Oracle, 
     }
 
 
+FIELDS = {"fieldSelector": {"requirements": [{"key": "spec.nodeName", "operator": "In", "values": ["n1"]}]}}
+LABELS = {"labelSelector": {"requirements": [{"key": "team", "operator": "In", "values": ["a", "b"]}]}}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "query", "selectors"),
+    [
+        ("GET", "/api/v1/pods", "fieldSelector=spec.nodeName%3Dn1&labelSelector=team+in+(b,a)", {**FIELDS, **LABELS}),
+        ("GET", "/api/v1/pods", "watch=1&labelSelector=team+in+(b,a)&labelSelector=x", LABELS),
+        ("GET", "/api/v1/watch/pods", "fieldSelector=spec.nodeName%3Dn1", FIELDS),
+        ("DELETE", "/api/v1/namespaces/a/pods", "fieldSelector=spec.nodeName%3Dn1", FIELDS),
+        # What heeds no selector is asked about whole, and so is what cannot be read, which is refused later.
+        ("GET", "/api/v1/namespaces/a/pods/p", "fieldSelector=spec.nodeName%3Dn1&labelSelector=team", {}),
+        ("DELETE", "/api/v1/namespaces/a/pods/p", "labelSelector=team", {}),
+        ("POST", "/api/v1/namespaces/a/pods", "labelSelector=team", {}),
+        ("GET", "/api/v1/pods", "fieldSelector=%26%26&labelSelector=%26%26", {}),
+        ("GET", "/api/v1/pods", "fieldSelector=&labelSelector=", {}),
+        ("GET", "/version", "labelSelector=team", {}),
+        ("GET", "/services/apiexport/root:t1/e/clusters/*/api/v1/configmaps", "labelSelector=team", {}),
+    ],
+)
+async def test_the_question_is_limited_as_the_request_is(
+    oracle: Oracle, make: Make, method: str, path: str, query: str, selectors: dict[str, Any]
+) -> None:
+    authorizer = make()
+    for asked in (query, ""):
+        await authorizer.authorize(person(), resolve(parse(method, path.encode(), asked.encode()), "t1"))
+    # Another selector is another question: what was said of a part is no answer about the whole.
+    told = [
+        {name: part for name, part in spec.get("resourceAttributes", {}).items() if name.endswith("Selector")}
+        for spec in oracle.asked
+    ]
+    assert told[0] == selectors
+    assert told[1:] == ([{}] if selectors or "watch" in query else [])
+
+
 async def test_allows_and_other_answers_are_remembered_each_for_their_own_time(oracle: Oracle, make: Make) -> None:
     authorizer = make(authorized_ttl=20, unauthorized_ttl=5)
     for status, seconds in (({"allowed": True}, 20), ({"allowed": False}, 5), ({"allowed": False, "denied": True}, 5)):

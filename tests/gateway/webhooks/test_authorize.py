@@ -39,6 +39,17 @@ def test_people_are_allowed_what_the_door_gives_them_in_their_own_namespaces(
             assert verdict(asking.may(user, "list", "pods", place)) == "deny", place
 
 
+@pytest.mark.parametrize(("verb", "told"), [("get", "allow"), ("list", "no opinion"), ("watch", "no opinion")])
+def test_a_namespace_is_looked_at_by_its_name_by_those_whose_it_is(
+    asking: Asking, acme: Customer, globex: Customer, verb: str, told: str
+) -> None:
+    """Who gets it names it as the namespace too; who lists or watches it selects it by its name in no namespace."""
+    for whose, said in ((acme, told), (globex, "deny")):
+        place = whose.namespace if verb == "get" else ""
+        assert verdict(asking.may(person(acme), verb, "namespaces", place, name=whose.namespace)) == said
+    assert verdict(asking.may(person(acme), verb, "namespaces")) == "deny"
+
+
 def test_a_credential_for_one_workspace_opens_no_other(asking: Asking, acme: Customer) -> None:
     user = known(asking.who(acme.token()))
     assert verdict(asking.may(user, "list", "pods", acme.namespace)) == "allow"
