@@ -91,7 +91,7 @@ def test_service_accounts_count_where_they_live(home: str, cluster: str, allowed
     account = principal("system:serviceaccount:ns:sa", "t1", cluster=home)
     local = space(bound(Subject("ServiceAccount", "sa", "ns")))
     assert authorize(account, PODS, policies(cluster, local=local)).allowed is allowed
-    assert bool(rules_for(account, "ns", policies(cluster, local=local))) is allowed
+    assert bool(rules_for(account, "ns", policies(cluster, local=local))[0]) is allowed
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_operators_reach_as_far_as_the_scope_of_their_rules(
         seen = policies(cluster, system=system, labels=labels)
         assert authorize(principal("bob", "system"), PODS, seen).allowed is (cluster in reached)
         assert not authorize(principal("bob", "t1"), PODS, seen).allowed
-        found = rules_for(principal("bob", "system"), "ns-1", seen)
+        found, _ = rules_for(principal("bob", "system"), "ns-1", seen)
         assert any(each.allows(PODS) for each in found) is (cluster in reached)
 
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kube.authorization.decisions import Verdict
 from kube.authorization.rbac import (
     CLUSTER,
     NO_OPINION,
@@ -164,10 +165,23 @@ def test_a_binding_to_a_missing_role_grants_nothing_until_it_exists() -> None:
     index = PolicyIndex.build(bindings=[Binding("b", "a", "Role", "r", (Subject("User", "u"),))])
     wanted = about("get", "pods", namespace="a")
     assert index.rules_of("Role", "a", "r") is None
-    assert index.authorize("u", (), wanted) == NO_OPINION
-    assert index.with_role(Role("r", "b", (POD_READER,))).authorize("u", (), wanted) == NO_OPINION
-    assert index.with_role(Role("r", "", (POD_READER,))).authorize("u", (), wanted) == NO_OPINION
+    said = 'RBAC: role.rbac.authorization.k8s.io "r" not found'
+    for without in (index, index.with_role(Role("r", "b", (POD_READER,))), index.with_role(Role("r"))):
+        decision = without.authorize("u", (), wanted)
+        assert (decision.verdict, decision.reason) == (Verdict.NO_OPINION, said)
+    assert index.authorize("v", (), wanted) == NO_OPINION
     assert index.with_role(Role("r", "a", (POD_READER,))).authorize("u", (), wanted).allowed
+
+
+def test_of_many_missing_roles_the_first_are_named() -> None:
+    """AZ11: a tenant writes its bindings itself, and every refusal tells of them."""
+    subjects = (Subject("User", "u"),)
+    bindings = [Binding(f"b{number:02}", "", "ClusterRole", f"r{number}", subjects) for number in range(20)]
+    missing = [f'clusterrole.rbac.authorization.k8s.io "r{number}" not found' for number in range(20)]
+    wanted = about("get", "pods")
+    for number, said in ((2, ", ".join(missing[:2])), (20, ", ".join([*missing[:16], "and 4 more"]))):
+        index = PolicyIndex.build(bindings=[*bindings[:number], *bindings[:1]])
+        assert index.authorize("u", (), wanted).reason == f"RBAC: [{said}]"
 
 
 def test_an_own_role_hides_the_bootstrap_role_of_its_name() -> None:
@@ -483,4 +497,4 @@ def test_the_index_answers_as_the_plain_evaluation_does_after_every_change(
 @given(BINDINGS, ROLES)
 def test_references_never_leave_their_space(binding: Binding, role: Role) -> None:
     rules = role_rules(binding, {(role.namespace, role.name): role} if role.namespace else {}, {})
-    assert rules == () or (binding.role_kind == "Role" and binding.namespace == role.namespace)
+    assert rules is None or (binding.role_kind == "Role" and binding.namespace == role.namespace)

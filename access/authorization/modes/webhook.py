@@ -9,13 +9,13 @@ from typing import Any, Final
 import orjson
 
 from access.authentication.digests import Digests
-from access.authorization.base import allow, deny, no_opinion
+from access.authorization.base import allow, deny, no_opinion, passes
 from access.authorization.options import AUTHORIZED_SECONDS, UNAUTHORIZED_SECONDS
 from access.httpclient import Webhook
 from access.outsidebudget import Unreachable
 from access.ttlcache import CAPACITY, TTLCache
 from kube.authentication.identity import HOME_EXTRA, TENANT_EXTRA, Principal
-from kube.authorization.decisions import Decision, Verdict
+from kube.authorization.decisions import Decision
 from kube.requests.requestinfo import RequestInfo
 
 CLUSTER_EXTRA: Final = "multi-tenancy.k8s.io/cluster"
@@ -26,6 +26,10 @@ _PAUSES: Final = (0.2, 0.4)
 _VERSION: Final = "authorization.k8s.io/v1"
 
 
+STEP: Final = "Webhook"
+_SILENT: Final = passes(STEP, "the webhook has no opinion")
+
+
 class WebhookAuthorizer:
     """Asks once per question and remembers: an ALLOW for ``authorized_ttl`` seconds, all else ``unauthorized_ttl``.
 
@@ -34,7 +38,7 @@ class WebhookAuthorizer:
     come after.
     """
 
-    name = "Webhook"
+    name = STEP
 
     def __init__(
         self,
@@ -65,7 +69,7 @@ class WebhookAuthorizer:
             decision = await self._answers.ask(key, self._clock(), lambda: self._ask(spec))
         except Unreachable:
             return (no_opinion if self._fails_open else deny)(self.name, "the webhook gives no answer")
-        return decision or no_opinion(self.name)
+        return decision or _SILENT
 
     async def close(self) -> None:
         """Give the connections back."""
@@ -87,7 +91,7 @@ class WebhookAuthorizer:
             return deny(self.name, reason or "denied by the webhook")
         if status["allowed"]:
             return allow(self.name, reason or "allowed by the webhook")
-        return Decision(Verdict.NO_OPINION, self.name, reason or "the webhook has no opinion")
+        return no_opinion(self.name, reason) if reason else _SILENT
 
 
 def spec_of(principal: Principal, request: RequestInfo) -> dict[str, Any]:
