@@ -80,16 +80,16 @@ class WebhookAuthorizer:
         return self._verdict(status)
 
     def _verdict(self, status: Mapping[str, Any]) -> Decision:
-        if not isinstance(status.get("allowed"), bool):
+        # What is not said is no, as in Kubernetes; what is neither true nor false is no answer.
+        allowed, denied = status.get("allowed"), status.get("denied")
+        if not (isinstance(allowed, bool | None) and isinstance(denied, bool | None)):
             raise Unreachable("the answer is not a SubjectAccessReview")
         said = status.get("reason")
         reason = said[:REASON_MAX] if isinstance(said, str) else ""
-        # Who says both yes and no says no; and what is neither true nor false is no answer.
-        if status.get("denied", False) not in (True, False):
-            raise Unreachable("the answer is not a SubjectAccessReview")
-        if status.get("denied"):
+        # Who says both yes and no says no.
+        if denied:
             return deny(self.name, reason or "denied by the webhook")
-        if status["allowed"]:
+        if allowed:
             return allow(self.name, reason or "allowed by the webhook")
         return no_opinion(self.name, reason) if reason else _SILENT
 
