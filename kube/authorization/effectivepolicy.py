@@ -13,7 +13,7 @@ from typing import Final
 
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision, Verdict
-from kube.authorization.rbac import NO_OPINION, STEP, TENANTED, Attributes, Rule
+from kube.authorization.rbac import CLUSTER, NO_OPINION, STEP, TENANTED, Attributes, Rule, Scope
 from kube.authorization.rbacindex import EffectiveRules, PolicyIndex, TargetTenant, rule_set_of, rules_in
 from kube.requests.logicalclusters import tenant_of
 from kube.requests.names import SYSTEM_TENANT
@@ -98,22 +98,24 @@ def _held(principal: Principal, namespace: str, policies: Policies, *, target: T
     return _NOTHING
 
 
-def _rules(held: EffectiveRules, policies: Policies) -> tuple[Rule, ...]:
+def _rules(held: EffectiveRules, policies: Policies, scope: Scope) -> tuple[Rule, ...]:
+    """The rules, in a tenant's space all with this scope: there it means nothing."""
     found = rules_in(held)
     if policies.owner != SYSTEM_TENANT:
-        found = tuple(dict.fromkeys(replace(rule, scope=TENANTED) for rule in found))
+        found = tuple(dict.fromkeys(replace(rule, scope=scope) for rule in found))
     return found
 
 
 def rules_for(principal: Principal, namespace: str, policies: Policies) -> tuple[tuple[Rule, ...], str]:
     """What this principal may do in a namespace, and which of its roles are not there (SelfSubjectRulesReview, AZ10)."""
     held = _held(principal, namespace, policies, target=policies.target)
-    return _rules(held, policies), held[1].reason.removeprefix(f"{STEP}: ")
+    return _rules(held, policies, TENANTED), held[1].reason.removeprefix(f"{STEP}: ")
 
 
 def held_rules(principal: Principal, namespace: str, policies: Policies) -> tuple[Rule, ...]:
     """What this principal can give away there: the first argument of ``kube.authorization.escalation.covers``.
 
-    In the system space that includes rules whose scope does not reach it, for they can be handed on with their scope.
+    In the system space that includes rules whose scope does not reach it, for they can be handed on with their scope; in
+    a tenant's any scope is covered, such as those that roles of the bootstrap policy have.
     """
-    return _rules(_held(principal, namespace, policies, target=None), policies)
+    return _rules(_held(principal, namespace, policies, target=None), policies, CLUSTER)

@@ -221,9 +221,9 @@ def _unbind(subjects: dict[_Subject, tuple[Grant, ...]], binding: Binding) -> No
 class PolicyIndex:
     """Roles and bindings of one logical cluster, ready to answer. Made by ``build``.
 
-    ``bootstrap`` is the bootstrap policy: what its bindings give is held here too, after what own bindings give; own
-    bindings may refer to its ClusterRoles, an own role of the same name hides them, and own roles add to the aggregated
-    ones by their labels (KC7, KC8). ``cluster_roles`` hold them too.
+    ``bootstrap`` is the bootstrap policy: its bindings count here too, its ClusterRoles can be bound here, and own roles
+    add to the aggregated ones by their labels; an own binding or role of the same name counts in the place of one of its
+    (KC7, KC8). ``cluster_roles`` hold its roles too, ``in_force`` its bindings.
     """
 
     bootstrap: PolicyIndex | None
@@ -299,6 +299,11 @@ class PolicyIndex:
             _bind(subjects, binding)
         return replace(self, bindings=bindings, subjects=subjects)
 
+    @property
+    def in_force(self) -> Mapping[tuple[str, str], Binding]:
+        """The bindings that count here, those of the bootstrap policy included whose names are not taken."""
+        return self.bindings if self.bootstrap is None else {**self.bootstrap.bindings, **self.bindings}
+
     def rules_of(self, kind: str, namespace: str, name: str) -> tuple[Rule, ...] | None:
         """The rules of a Role or ClusterRole, aggregation done; ``None`` when there is none (AZ-08)."""
         effective = self._rules(kind, namespace, name)
@@ -332,20 +337,22 @@ class PolicyIndex:
         # 1. Cluster-wide bindings and those of the namespace, by the user's name and by each group: nobody else's are seen.
         # 2. Of one binding only its first subject that means the principal counts, whichever look-up found it.
         # 3. In the order of ``kube.authorization.rbac.applicable``, so that the reason names the same binding.
-        # 4. The bootstrap policy comes last: it never hides a binding of the logical cluster's own.
+        # 4. A binding of the bootstrap policy is one of the logical cluster's, as long as none of its own has the name.
         found: dict[tuple[bool, str], Grant] = {}
         keys = [("User", user), *(("Group", group) for group in groups)]
         for where in ("", namespace) if namespace else ("",):
             for kind, name in keys:
-                for grant in self.subjects.get((kind, name, where), ()):
+                grants = self.subjects.get((kind, name, where), ())
+                if self.bootstrap is not None:
+                    shared = self.bootstrap.subjects.get((kind, name, where), ())
+                    grants += tuple(grant for grant in shared if (where, grant.binding.name) not in self.bindings)
+                for grant in grants:
                     known = found.get(grant.order[:2])
                     if known is None or grant.order < known.order:
                         found[grant.order[:2]] = grant
         for _, grant in sorted(found.items()):
             binding = grant.binding
             yield grant, self._rules(binding.role_kind, binding.namespace, binding.role)
-        if self.bootstrap is not None:
-            yield from self.bootstrap.granted(user, groups, namespace)
 
     def effective_rules(
         self, user: str, groups: tuple[str, ...], namespace: str, target: TargetTenant | None = None

@@ -310,17 +310,22 @@ def test_a_role_that_gathers_others_is_for_whoever_holds_everything(alice: Calle
     assert alice.delete(f"{RBAC}/clusterroles/net").status == 200
 
 
-def test_a_role_takes_the_place_of_a_bootstrap_role_for_whoever_may_update_it(
+def test_one_takes_the_place_of_one_of_the_bootstrap_policy_for_whoever_may_update_that(
     server: Server, alice: Caller, globex: str
 ) -> None:
     """AZ-11, KC7: created by somebody who holds nothing, it would take from everybody what the bootstrap role gives."""
-    rules = [{"verbs": ["create", "get"], "apiGroups": [GROUP], "resources": ["clusterroles"]}]
+    rules = [{"verbs": ["create", "get"], "apiGroups": [GROUP], "resources": ["clusterroles", "clusterrolebindings"]}]
     assert alice.post(f"{RBAC}/clusterroles", {"metadata": {"name": "adder"}, "rules": rules}).status == 201
     assert alice.post(f"{RBAC}/clusterrolebindings", bound("adder", "adder", "ada")).status == 201
     ada = server.user("acme", "ada")
     for name in ("cluster-admin", "view", "system:discovery"):
         refused = ada.post(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": []})
-        assert (refused.status, "bootstrap role" in refused.body["message"]) == (403, True)
+        assert (refused.status, "bootstrap policy" in refused.body["message"]) == (403, True)
+    closing = {**bound("system:discovery", "system:discovery", "nobody"), "subjects": []}
+    refused = ada.post(f"{RBAC}/clusterrolebindings", closing)
+    assert (refused.status, "bootstrap policy" in refused.body["message"]) == (403, True)
+    renamed = {**closing, "metadata": {"name": "discovering"}}
+    assert ada.post(f"{RBAC}/clusterrolebindings", renamed, dryRun="All").status == 201
     assert ada.post(f"{RBAC}/clusterroles", {"metadata": {"name": "viewing"}, "rules": []}).status == 201
     viewer, elsewhere = (server.user(tenant, "vi", "tenantry:viewer") for tenant in ("acme", globex))
     maps = "/api/v1/namespaces/default/configmaps"

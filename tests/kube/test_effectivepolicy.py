@@ -251,3 +251,13 @@ def test_tenant_roles_grow_from_view_to_admin() -> None:
     assert covers(rules[1], rules[2])
     secrets = Attributes("get", "", "secrets")
     assert [any(rule.allows(secrets) for rule in held) for held in rules] == [False, True, True]
+
+
+def test_of_many_missing_roles_the_first_are_named() -> None:
+    """AZ11: a tenant writes its bindings itself, and every refusal tells of them."""
+    subjects = (Subject("User", "u"),)
+    bindings = [Binding(f"b{number:02}", "", "ClusterRole", f"r{number}", subjects) for number in range(20)]
+    missing = [f'clusterrole.rbac.authorization.k8s.io "r{number}" not found' for number in range(20)]
+    for number, said in ((2, ", ".join(missing[:2])), (20, ", ".join([*missing[:16], "and 4 more"]))):
+        index = PolicyIndex.build(bindings=[*bindings[:number], *bindings[:1]])
+        assert index.authorize("u", (), PODS).reason == f"RBAC: [{said}]"
