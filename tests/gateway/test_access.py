@@ -338,6 +338,39 @@ def test_one_takes_the_place_of_one_of_the_bootstrap_policy_for_whoever_may_upda
     alice.delete(f"{RBAC}/clusterrolebindings/adder")
 
 
+def test_somebody_acts_as_another_for_one_verb_on_one_kind(server: Server, alice: Caller, admin: Caller) -> None:
+    """HDR-01: constrained impersonation; and a node that is acted as is one of the nodes."""
+    rules = [
+        {"verbs": ["impersonate-on:user-info:list"], "apiGroups": [""], "resources": ["configmaps"]},
+        {
+            "verbs": ["impersonate:user-info"],
+            "apiGroups": ["authentication.k8s.io"],
+            "resources": ["users"],
+            "resourceNames": ["vic"],
+        },
+    ]
+    assert alice.post(f"{RBAC}/clusterroles", {"metadata": {"name": "acts"}, "rules": rules}).status == 201
+    for name, role, who in (("acts", "acts", "ivy"), ("sees", "view", "vic"), ("looks", "view", "wes")):
+        assert alice.post(f"{RBAC}/clusterrolebindings", bound(name, role, who)).status == 201
+    ivy, maps = server.user("acme", "ivy"), "/api/v1/namespaces/default/configmaps"
+    vic = {"Impersonate-User": "vic"}
+    assert (ivy.get(maps).status, ivy.get(maps, vic).status) == (403, 200)
+    for path, headers in (
+        (f"{maps}/kube-root-ca.crt", vic),
+        ("/api/v1/namespaces/default/pods", vic),
+        (maps, {"Impersonate-User": "wes"}),
+        (maps, {**vic, "Impersonate-Group": "dev"}),
+    ):
+        refused = ivy.get(path, headers)
+        assert (refused.status, 'cannot impersonate resource "' in refused.body["message"]) == (403, True)
+    for name in ("acts", "sees", "looks"):
+        alice.delete(f"{RBAC}/clusterrolebindings/{name}")
+    alice.delete(f"{RBAC}/clusterroles/acts")
+    reviews, node = "/apis/authentication.k8s.io/v1/selfsubjectreviews", {"Impersonate-User": "system:node:n1"}
+    said = admin.call("POST", reviews, {}, node).body["status"]["userInfo"]
+    assert said["groups"] == ["system:nodes", "system:authenticated"]
+
+
 def test_a_label_that_makes_a_role_flow_into_another_needs_its_rules(alice: Caller, clerk: Caller) -> None:
     """AZ2: whoever has the gathering role would get the rules with the label."""
     secret = {"metadata": {"name": "vault"}, "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]}]}

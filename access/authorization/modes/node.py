@@ -9,9 +9,9 @@ from typing import Final
 import orjson
 
 from access.authorization.base import NO_RULES, RuleSet, allow, no_opinion, passes
-from kube.authentication.identity import Principal
+from kube.authentication.identity import NODE_PREFIX, NODES, Principal
 from kube.authorization.decisions import Decision
-from kube.authorization.nodegraph import GRAPHED, NODE_PREFIX, NODES, NodeGraph, ObjectReference, node_of
+from kube.authorization.nodegraph import GRAPHED, NodeGraph, ObjectReference, node_of
 from kube.authorization.rbac import Attributes, Rule
 from kube.authorization.whocan import Holder
 from kube.requests.logicalclusters import ClusterKind
