@@ -1,15 +1,18 @@
 """Acting as somebody else by ``Impersonate-*`` headers, as Kubernetes does, and never across tenants.
 
-What is asked for is checked by the verb ``impersonate`` on users, groups, serviceaccounts, userextras and uids in the
-logical cluster that the request is for, and the identity counts in that one alone: who may act as others in a workspace
-is somebody else there and nowhere else, and whoever is closed out of a workspace does not enter it as another.
+What is asked for is checked by the verb ``impersonate``, or by the finer ones (``kube.authentication.impersonation``), on
+users, groups, serviceaccounts, nodes, userextras and uids in the logical cluster that the request is for, and the identity
+counts in that one alone: who may act as others in a workspace is somebody else there and nowhere else, and whoever is
+closed out of a workspace does not enter it as another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Final
+from dataclasses import replace
+from typing import Final, NamedTuple
 
+from access.authentication.serviceaccount import NODE_NAME
 from kube.authentication.identity import (
     ANONYMOUS,
     AUTHENTICATED,
@@ -22,11 +25,14 @@ from kube.authentication.identity import (
     is_masters,
 )
 from kube.authentication.impersonation import (
+    ASSOCIATED_NODE,
+    PLAIN,
     PREFIX,
     ImpersonationRequest,
     Permission,
     impersonation_request_of,
-    permissions,
+    needed,
+    ways,
 )
 from kube.authentication.userinfo import is_own_extra, tenant_reasons
 from kube.authorization.decisions import Decision
@@ -45,6 +51,7 @@ NAME: Final = "impersonation"
 """The ``authenticator`` of an impersonated identity: no step takes it for one that came by itself."""
 
 _VERSIONS: Final = {"": "v1", "authentication.k8s.io": "v1"}
+_NODE_KEYS: Final = "authentication.kubernetes.io/associated-node-keys"
 _OPEN_GROUPS: Final = frozenset({AUTHENTICATED, UNAUTHENTICATED, SERVICE_ACCOUNTS})
 
 
@@ -70,15 +77,18 @@ async def impersonate(
     _check_reserved(caller, wish, tenant)
     acting = None if wish.user == ANONYMOUS else tenant
     asked = resolve(acting)
-    for permission in permissions(wish):
-        info = _request(permission, asked)
-        decision = await authorize(caller, info)
-        if not decision.allowed:
-            raise _forbidden(caller, info, decision)
+    refused: dict[str, _Refused] = {}
+    for way in ways(wish, _node_of(caller)):
+        missing = await _missing(caller, wish, way, asked, authorize)
+        if missing is None:
+            break
+        refused[way] = missing
+    else:
+        raise _forbidden(caller, *refused[PLAIN])
     return Principal(
         name=wish.user,
         uid=wish.uid,
-        groups=wish.all_groups(),
+        groups=wish.all_groups(way),
         extra={key: values for key, values in wish.extra.items() if key != TENANT_EXTRA},
         tenant=acting,
         authenticator=NAME,
@@ -88,6 +98,46 @@ async def impersonate(
         credential_id=caller.credential_id,
         not_after=caller.not_after,
     )
+
+
+class _Refused(NamedTuple):
+    """What somebody may not, and the decision on it."""
+
+    info: RequestInfo
+    decision: Decision
+
+
+async def _missing(
+    caller: Principal, wish: ImpersonationRequest, way: str, asked: RequestInfo, authorize: Authorize
+) -> _Refused | None:
+    """The first thing that the caller may not of what a way takes; ``None`` where it is open."""
+    if way == ASSOCIATED_NODE:
+        # As in Kubernetes: the question is not about this one pod and node.
+        caller = replace(caller, extra={_NODE_KEYS: tuple(sorted(caller.extra))})
+
+    async def refusal(info: RequestInfo) -> _Refused | None:
+        decision = await authorize(caller, info)
+        return None if decision.allowed else _Refused(info, decision)
+
+    if way != PLAIN:
+        on_this = await refusal(replace(asked, verb=f"impersonate-on:{way}:{asked.verb}"))
+        if on_this is not None:
+            return on_this
+    verb = f"impersonate:{way}" if way != PLAIN else "impersonate"
+    for need in needed(wish, way):
+        if need.instead is not None and await refusal(_request(verb, need.instead, asked)) is None:
+            continue
+        for permission in need.each:
+            missing = await refusal(_request(verb, permission, asked))
+            if missing is not None:
+                return missing
+    return None
+
+
+def _node_of(caller: Principal) -> str:
+    """The node that a service account's pod runs on, empty for everybody else."""
+    names = caller.extra.get(NODE_NAME, ()) if caller.cluster is not None else ()
+    return names[0] if len(names) == 1 else ""
 
 
 def _tenant(caller: Principal, wish: ImpersonationRequest) -> str:
@@ -128,7 +178,7 @@ def _check_reserved(caller: Principal, wish: ImpersonationRequest, tenant: str) 
             raise Forbidden('groups that begin with "system:" can be impersonated by the system tenant alone')
 
 
-def _request(permission: Permission, asked: RequestInfo) -> RequestInfo:
+def _request(verb: str, permission: Permission, asked: RequestInfo) -> RequestInfo:
     cluster, version = asked.cluster, _VERSIONS[permission.group]
     return RequestInfo(
         method="POST",
@@ -144,7 +194,7 @@ def _request(permission: Permission, asked: RequestInfo) -> RequestInfo:
         cluster=cluster,
         tenant=asked.tenant,
         all_tenants=asked.all_tenants,
-        verb="impersonate",
+        verb=verb,
         is_resource=True,
         group=permission.group,
         version=version,

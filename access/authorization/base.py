@@ -46,11 +46,15 @@ class ScopedAuthorizer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """What one authorizer gives a principal in a namespace; with ``final`` no later one is asked."""
+    """What one authorizer gives a principal in a namespace; with ``final`` no later one is asked.
+
+    ``error`` says what went wrong while the rules were gathered, which are right all the same.
+    """
 
     rules: tuple[Rule, ...] = ()
     complete: bool = True
     final: bool = False
+    error: str = ""
 
 
 NO_RULES = RuleSet()
@@ -107,5 +111,11 @@ def deny(step: str, reason: str, rule: str = "") -> Decision:
 
 @lru_cache(maxsize=1024)
 def no_opinion(step: str, reason: str = "") -> Decision:
-    """No opinion: the next authorizer is asked."""
+    """No opinion: the next authorizer is asked. Where none allows, the reason is one of the refusal's."""
     return Decision(Verdict.NO_OPINION, step, reason)
+
+
+@lru_cache(maxsize=1024)
+def passes(step: str, why: str) -> Decision:
+    """No opinion, for the request is none of the step's business or meets what it asks: no reason to refuse."""
+    return Decision(Verdict.NO_OPINION, step, why, aside=True)

@@ -16,6 +16,7 @@ from access.authorization.base import (
     ScopedAuthorizer,
     SyncAuthorizer,
     deny,
+    no_opinion,
 )
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision, Verdict
@@ -27,7 +28,6 @@ logger = logging.getLogger(__name__)
 
 BROKEN: Final = "the authorizer failed"
 _PASS: Final = Verdict.NO_OPINION
-_SILENCE: Final = Decision(_PASS, "")
 
 
 class _Step(NamedTuple):
@@ -75,15 +75,16 @@ class AuthorizationChain:
 
         Nearly every request is decided here, in half the time.
         """
-        decision: Decision | None = None
+        said = []
         try:
             for decide in self._ready[principal.is_system][cluster_kind_of(request.cluster)]:
                 decision = decide(principal, request)
                 if decision is None or decision.verdict is not _PASS:
                     return decision
+                said.append(decision)
         except Exception:  # noqa: BLE001 - ``authorize`` meets it as well, and says whose it is
             return None
-        return decision
+        return _silence(said)
 
     async def authorize(
         self, principal: Principal, request: RequestInfo, trace: list[Decision] | None = None
@@ -96,7 +97,7 @@ class AuthorizationChain:
         #    never see those.
         # 3. Whatever breaks, the mapper too, is a DENY: the steps after a broken one could only allow.
         # 4. The first ALLOW or DENY ends it; silence of all is no opinion, which callers treat as a refusal.
-        decision: Decision | None = None
+        said = []
         for authorizer, decide, mapper in self._plans[principal.is_system][cluster_kind_of(request.cluster)]:
             try:
                 if decide is None or (decision := decide(principal, request)) is None:
@@ -110,7 +111,8 @@ class AuthorizationChain:
                 trace.append(decision)
             if decision.verdict is not _PASS:
                 return decision
-        return decision or _SILENCE
+            said.append(decision)
+        return _silence(said)
 
     async def explain(self, principal: Principal, request: RequestInfo) -> Decision:
         """The decision with the trace of every step up to the one that decided, in order (AZ11).
@@ -120,7 +122,7 @@ class AuthorizationChain:
         asked = self._plans[principal.is_system][cluster_kind_of(request.cluster)]
         # As ``authorize``, but every step speaks for itself; only those that ``authorize`` would have asked can decide, so
         # that the explanation and the decision never differ.
-        decision = _SILENCE
+        decided: list[Decision] = []
         trace: list[Decision] = []
         for step in self._steps:
             authorizer, _, mapper = step
@@ -133,12 +135,12 @@ class AuthorizationChain:
                 said = deny(authorizer.name, BROKEN)
             trace.append(said)
             if step in asked:
-                decision = said
-            if decision.verdict is not _PASS:
-                break
-        return replace(decision, trace=tuple(trace))
+                decided.append(said)
+                if said.verdict is not _PASS:
+                    return replace(said, trace=tuple(trace))
+        return replace(_silence(decided), trace=tuple(trace))
 
-    async def rules_for(self, principal: Principal, cluster: str, namespace: str) -> tuple[tuple[Rule, ...], bool]:
+    async def rules_for(self, principal: Principal, cluster: str, namespace: str) -> RuleSet:
         """What the principal may do in a namespace, and whether that is all (SelfSubjectRulesReview, AZ10).
 
         An authorizer that cannot list what it allows, such as a webhook, makes the answer incomplete.
@@ -147,7 +149,7 @@ class AuthorizationChain:
         # one that breaks ends it too, and is never shown as "nothing more".
         rules: dict[Rule, None] = {}
         limits: list[RuleFilter] = []
-        complete = True
+        complete, error = True, ""
         for authorizer, _, mapper in self._steps:
             if not isinstance(authorizer, RuleResolver):
                 complete = False
@@ -165,9 +167,23 @@ class AuthorizationChain:
                 limits.append(authorizer)
             rules.update(dict.fromkeys(held.rules))
             complete = complete and held.complete
+            error = error or held.error
             if held.final:
                 break
-        return tuple(rules), complete
+        return RuleSet(tuple(rules), complete, error=error)
+
+
+def _silence(said: Sequence[Decision]) -> Decision:
+    """No opinion of all who were asked, with every reason to refuse that one of them gives, a line each as in Kubernetes.
+
+    It is in the name of the first who gives one, or else of the last who was asked.
+    """
+    reasons = [decision for decision in said if decision.reason and not decision.aside]
+    if len(reasons) == 1:
+        return reasons[0]
+    if not reasons:
+        return no_opinion(said[-1].step if said else "")
+    return Decision(_PASS, reasons[0].step, "\n".join(decision.reason for decision in reasons))
 
 
 def _ready(plan: Sequence[_Step]) -> tuple[Callable[[Principal, RequestInfo], Decision | None], ...]:

@@ -42,17 +42,18 @@ async def _rules(runtime: Runtime, request: Request, body: dict[str, Any]) -> di
         raise BadRequest("no namespace on request")
     body["spec"] = {}
     principal, cluster = request.principal, request.info.cluster
-    rules, complete = await runtime.authorization.rules_for(principal, cluster, namespace)
+    held = await runtime.authorization.rules_for(principal, cluster, namespace)
+    error = "; ".join(filter(None, (held.error, "" if held.complete else _NOT_ALL)))
     # Two authorizers may grant the same.
-    of_resources = dict.fromkeys(replace(rule, urls=(), scope=TENANTED) for rule in rules if rule.resources)
+    of_resources = dict.fromkeys(replace(rule, urls=(), scope=TENANTED) for rule in held.rules if rule.resources)
     of_urls = dict.fromkeys(
-        replace(rule, groups=(), resources=(), names=(), scope=TENANTED) for rule in rules if rule.urls
+        replace(rule, groups=(), resources=(), names=(), scope=TENANTED) for rule in held.rules if rule.urls
     )
     return {
         "resourceRules": [rule.as_dict() for rule in of_resources],
         "nonResourceRules": [rule.as_dict() for rule in of_urls],
-        "incomplete": not complete,
-        **({} if complete else {"evaluationError": _NOT_ALL}),
+        "incomplete": not held.complete,
+        **({"evaluationError": error} if error else {}),
     }
 
 

@@ -1,7 +1,7 @@
 """The bootstrap policy as objects: any space shows what holds there and can be bound there (KC7).
 
-They cost no space a row. Whoever changes one makes it the space's own, which then counts in its place; until then it
-has the resource version 1, and cannot be deleted.
+They cost no space a row. Whoever changes one makes it the space's own, which then counts there in its place, whatever
+the policy says; until then it has the resource version 1, and cannot be deleted.
 """
 
 from __future__ import annotations

@@ -33,6 +33,8 @@ is trusted with these groups as with its others: they count in that tenant alone
 
 ANONYMOUS: Final = "system:anonymous"
 MASTERS: Final = "system:masters"
+NODES: Final = "system:nodes"
+NODE_PREFIX: Final = "system:node:"
 SERVICE_ACCOUNTS: Final = "system:serviceaccounts"
 SERVICE_ACCOUNT_PREFIX: Final = "system:serviceaccount:"
 FOREIGN_ACCOUNT_PREFIX: Final = "system:kcp:serviceaccount:"

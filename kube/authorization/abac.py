@@ -45,7 +45,7 @@ LINES_MAX: Final = 50_000
 VALUE_MAX: Final = 1024
 
 ANY: Final = "*"
-_NO_OPINION: Final = Decision(Verdict.NO_OPINION, STEP)
+_NO_OPINION: Final = Decision(Verdict.NO_OPINION, STEP, "No policy matched.")
 _READ: Final = frozenset({"get", "list", "watch"})
 STREAMS: Final = frozenset({"exec", "attach", "portforward", "proxy"})
 _TEXTS: Final = frozenset({"tenant", "space", "user", "group", "namespace", "resource", "apiGroup", "nonResourcePath"})

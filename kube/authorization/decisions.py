@@ -24,14 +24,16 @@ class Decision:
     """One authorizer's answer.
 
     ``step`` names the authorizer, ``rule`` the object and the rule in it that decided (shown to those who may
-    see it), ``reason`` is one sentence for the caller. ``trace`` holds the answers of every step that led to it, in
-    order, where somebody wants to know. Requirement AZ11.
+    see it), ``reason`` is for the caller; with ``aside`` it says why a step has nothing against the request, which is for
+    a trace and for no refusal. ``trace`` holds the answers of every step that led to it, in order, where somebody wants
+    to know. Requirement AZ11.
     """
 
     verdict: Verdict
     step: str
     reason: str = ""
     rule: str = ""
+    aside: bool = False
     trace: tuple[Decision, ...] = ()
 
     @property

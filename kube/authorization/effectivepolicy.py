@@ -13,12 +13,13 @@ from typing import Final
 
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision, Verdict
-from kube.authorization.rbac import NO_OPINION, STEP, TENANTED, Attributes, Rule
-from kube.authorization.rbacindex import EffectiveRules, PolicyIndex, TargetTenant
+from kube.authorization.rbac import CLUSTER, NO_OPINION, STEP, TENANTED, Attributes, Rule, Scope
+from kube.authorization.rbacindex import EffectiveRules, PolicyIndex, TargetTenant, rule_set_of, rules_in
 from kube.requests.logicalclusters import tenant_of
 from kube.requests.names import SYSTEM_TENANT
 
 _OWN: Final = TargetTenant(SYSTEM_TENANT)
+_NOTHING: Final[EffectiveRules] = (rule_set_of(()), NO_OPINION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,35 +83,39 @@ def home_rules(principal: Principal, namespace: str, policies: Policies) -> Effe
     return policies.local.effective_rules(principal.name, principal.groups, namespace, policies.target)
 
 
-def _rules(
-    principal: Principal, namespace: str, policies: Policies, *, target: TargetTenant | None
-) -> tuple[Rule, ...]:
+def _held(principal: Principal, namespace: str, policies: Policies, *, target: TargetTenant | None) -> EffectiveRules:
     user, groups = principal.name, principal.groups
     if principal.scope is not None and principal.scope != policies.cluster:
-        return ()
+        return _NOTHING
     if principal.tenant is None:
-        found = policies.bootstrap.rules_for(user, groups)
-    elif principal.tenant == policies.owner:
+        return policies.bootstrap.remembered_rules(user, groups, "", None)
+    if principal.tenant == policies.owner:
         if not may_be_bound_in(principal, policies.cluster):
-            return ()
-        found = policies.local.rules_for(user, groups, namespace, target)
-    elif principal.tenant == SYSTEM_TENANT:
-        found = policies.system.rules_for(user, groups, "", policies.cross_tenant_target)
-    else:
-        return ()
+            return _NOTHING
+        return policies.local.remembered_rules(user, groups, namespace, target)
+    if principal.tenant == SYSTEM_TENANT:
+        return policies.system.remembered_rules(user, groups, "", policies.cross_tenant_target)
+    return _NOTHING
+
+
+def _rules(held: EffectiveRules, policies: Policies, scope: Scope) -> tuple[Rule, ...]:
+    """The rules, in a tenant's space all with this scope: there it means nothing."""
+    found = rules_in(held)
     if policies.owner != SYSTEM_TENANT:
-        found = tuple(dict.fromkeys(replace(rule, scope=TENANTED) for rule in found))
+        found = tuple(dict.fromkeys(replace(rule, scope=scope) for rule in found))
     return found
 
 
-def rules_for(principal: Principal, namespace: str, policies: Policies) -> tuple[Rule, ...]:
-    """What this principal may do in a namespace, for SelfSubjectRulesReview (AZ10)."""
-    return _rules(principal, namespace, policies, target=policies.target)
+def rules_for(principal: Principal, namespace: str, policies: Policies) -> tuple[tuple[Rule, ...], str]:
+    """What this principal may do in a namespace, and which of its roles are not there (SelfSubjectRulesReview, AZ10)."""
+    held = _held(principal, namespace, policies, target=policies.target)
+    return _rules(held, policies, TENANTED), held[1].reason.removeprefix(f"{STEP}: ")
 
 
 def held_rules(principal: Principal, namespace: str, policies: Policies) -> tuple[Rule, ...]:
     """What this principal can give away there: the first argument of ``kube.authorization.escalation.covers``.
 
-    In the system space that includes rules whose scope does not reach it, for they can be handed on with their scope.
+    In the system space that includes rules whose scope does not reach it, for they can be handed on with their scope; in
+    a tenant's any scope is covered, such as those that roles of the bootstrap policy have.
     """
-    return _rules(principal, namespace, policies, target=None)
+    return _rules(_held(principal, namespace, policies, target=None), policies, CLUSTER)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-NODES: Final = "system:nodes"
-NODE_PREFIX: Final = "system:node:"
+from kube.authentication.identity import NODE_PREFIX, NODES
+
 MIRROR: Final = "kubernetes.io/config.mirror"
 """The annotation of pods that a kubelet runs by itself, and shows."""
 

@@ -24,6 +24,10 @@ STEP: Final = "RBAC"
 """How decisions of this authorizer name their step."""
 
 NO_OPINION: Final = Decision(Verdict.NO_OPINION, STEP)
+
+MISSING_MAX: Final = 16
+"""Missing roles that are named: a tenant writes its bindings itself."""
+
 _NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -201,6 +205,20 @@ def allowed(binding: Binding, subject: Subject) -> Decision:
     return Decision(Verdict.ALLOW, STEP, reason=f"RBAC: allowed by {rule}", rule=rule)
 
 
+def silence(missing: Iterable[Binding]) -> Decision:
+    """No opinion, with the roles that bindings of the principal's refer to and that are not there, as Kubernetes names them."""
+    texts = [
+        f'{kind.lower()}.{GROUP} "{name}" not found'
+        for kind, name in dict.fromkeys((binding.role_kind, binding.role) for binding in missing)
+    ]
+    if not texts:
+        return NO_OPINION
+    if len(texts) > MISSING_MAX:
+        texts[MISSING_MAX:] = [f"and {len(texts) - MISSING_MAX} more"]
+    said = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    return Decision(Verdict.NO_OPINION, STEP, f"{STEP}: {said}")
+
+
 def _strings(value: object) -> tuple[str, ...]:
     return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list | tuple) else ()
 
@@ -318,15 +336,15 @@ def aggregate(role: Role, roles: Mapping[str, Role], choices: Choices | None = N
 
 def role_rules(
     binding: Binding, roles: Mapping[tuple[str, str], Role], cluster_roles: Mapping[str, Role]
-) -> tuple[Rule, ...]:
-    """The rules that a binding refers to; none when the role does not exist. References never leave the space."""
+) -> tuple[Rule, ...] | None:
+    """The rules that a binding refers to; ``None`` when the role does not exist. References never leave the space."""
     if binding.role_kind == "ClusterRole":
         role = cluster_roles.get(binding.role)
-        return aggregate(role, cluster_roles) if role else ()
+        return aggregate(role, cluster_roles) if role else None
     if binding.role_kind == "Role" and binding.namespace:
         role = roles.get((binding.namespace, binding.role))
-        return role.rules if role else ()
-    return ()
+        return role.rules if role else None
+    return None
 
 
 def in_order(bindings: Iterable[Binding], namespace: str) -> list[Binding]:
@@ -364,8 +382,12 @@ def evaluate(
 
     ``counts`` leaves rules out, such as those that do not reach a tenant.
     """
+    missing = []
     for binding, subject in applicable(bindings, user, groups, attributes.namespace):
-        for rule in role_rules(binding, roles, cluster_roles):
+        rules = role_rules(binding, roles, cluster_roles)
+        if rules is None:
+            missing.append(binding)
+        for rule in rules or ():
             if counts(rule) and rule.allows(attributes):
                 return allowed(binding, subject)
-    return NO_OPINION
+    return silence(missing)

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 from kube.authorization.choices import Choices
 from kube.authorization.decisions import Decision
-from kube.authorization.rbac import NO_OPINION, Attributes, Binding, Role, Rule, Subject, aggregate, allowed, choices_of
+from kube.authorization.rbac import Attributes, Binding, Role, Rule, Subject, aggregate, allowed, choices_of, silence
 from kube.requests.caches import Cache, CacheBudget, weight_of
 
 CACHE_BUDGET: Final = CacheBudget(128 * 1024 * 1024)
@@ -155,8 +155,8 @@ def _rules_about(role: _Rules, target: TargetTenant) -> _Rules:
     return _shared(tuple(rule for rule in role.rules if rule.scope.includes(target.tenant, labels)))
 
 
-EffectiveRules = tuple[RuleSet, *tuple[Decision, ...]]
-"""What one principal holds in one namespace: rules, then for each role among them the decision that it brings.
+EffectiveRules = tuple[RuleSet, Decision, *tuple[Decision, ...]]
+"""What one principal holds in one namespace: rules, what is said where none allows, for each role the decision that it brings.
 
 Bare, because what a decision costs at ten thousand tenants is how many objects it looks at.
 """
@@ -164,8 +164,12 @@ Bare, because what a decision costs at ten thousand tenants is how many objects 
 
 def decide(held: EffectiveRules, attributes: Attributes) -> Decision:
     """ALLOW with the binding that allowed, or no opinion."""
-    position = held[0].find(attributes)
-    return NO_OPINION if position < 0 else held[position + 1]  # type: ignore[return-value]
+    return held[held[0].find(attributes) + 2]  # type: ignore[return-value]
+
+
+def rules_in(held: EffectiveRules) -> tuple[Rule, ...]:
+    """Every rule, without repetitions."""
+    return tuple(dict.fromkeys(rule for rules in held[0].roles for rule in rules))
 
 
 _interned: Final[Cache[tuple[str, ...], tuple[str, ...]]] = Cache(CACHE_BUDGET)
@@ -182,7 +186,7 @@ def intern_all(words: tuple[str, ...]) -> tuple[str, ...]:
 
 def weight_of_held(user: str, groups: tuple[str, ...], namespace: str, held: EffectiveRules) -> int:
     """What it takes to remember what a principal holds in a namespace, in bytes."""
-    return _ENTRY + weight_of((user, namespace, *groups)) + _DECISION * len(held)
+    return _ENTRY + weight_of((user, namespace, held[1].reason, *groups)) + _DECISION * len(held)
 
 
 _Subject = tuple[str, str, str]
@@ -217,9 +221,9 @@ def _unbind(subjects: dict[_Subject, tuple[Grant, ...]], binding: Binding) -> No
 class PolicyIndex:
     """Roles and bindings of one logical cluster, ready to answer. Made by ``build``.
 
-    ``bootstrap`` is the bootstrap policy: what its bindings give is held here too, after what own bindings give; own
-    bindings may refer to its ClusterRoles, an own role of the same name hides them, and own roles add to the aggregated
-    ones by their labels (KC7, KC8). ``cluster_roles`` hold them too.
+    ``bootstrap`` is the bootstrap policy: its bindings count here too, its ClusterRoles can be bound here, and own roles
+    add to the aggregated ones by their labels; an own binding or role of the same name counts in the place of one of its
+    (KC7, KC8). ``cluster_roles`` hold its roles too, ``in_force`` its bindings.
     """
 
     bootstrap: PolicyIndex | None
@@ -295,6 +299,11 @@ class PolicyIndex:
             _bind(subjects, binding)
         return replace(self, bindings=bindings, subjects=subjects)
 
+    @property
+    def in_force(self) -> Mapping[tuple[str, str], Binding]:
+        """The bindings that count here, those of the bootstrap policy included whose names are not taken."""
+        return self.bindings if self.bootstrap is None else {**self.bootstrap.bindings, **self.bindings}
+
     def rules_of(self, kind: str, namespace: str, name: str) -> tuple[Rule, ...] | None:
         """The rules of a Role or ClusterRole, aggregation done; ``None`` when there is none (AZ-08)."""
         effective = self._rules(kind, namespace, name)
@@ -323,44 +332,47 @@ class PolicyIndex:
             self._choices.append(choices_of(self.cluster_roles))
         return aggregate(role, self.cluster_roles, self._choices[0])
 
-    def granted(
-        self, user: str, groups: Sequence[str], namespace: str, target: TargetTenant | None
-    ) -> Iterable[tuple[Grant, _Rules]]:
-        """The grants that mean this principal, in order, with those of their rules whose scope includes ``target``."""
+    def granted(self, user: str, groups: Sequence[str], namespace: str) -> Iterable[tuple[Grant, _Rules | None]]:
+        """The grants that mean this principal, in order, with their rules; ``None`` where the role is gone."""
         # 1. Cluster-wide bindings and those of the namespace, by the user's name and by each group: nobody else's are seen.
         # 2. Of one binding only its first subject that means the principal counts, whichever look-up found it.
         # 3. In the order of ``kube.authorization.rbac.applicable``, so that the reason names the same binding.
-        # 4. Bindings to roles that are gone, or whose rules' scopes leave the target out, give nothing; they are no error.
-        # 5. The bootstrap policy comes last: it never hides a binding of the logical cluster's own.
+        # 4. A binding of the bootstrap policy is one of the logical cluster's, as long as none of its own has the name.
         found: dict[tuple[bool, str], Grant] = {}
         keys = [("User", user), *(("Group", group) for group in groups)]
         for where in ("", namespace) if namespace else ("",):
             for kind, name in keys:
-                for grant in self.subjects.get((kind, name, where), ()):
+                grants = self.subjects.get((kind, name, where), ())
+                if self.bootstrap is not None:
+                    shared = self.bootstrap.subjects.get((kind, name, where), ())
+                    grants += tuple(grant for grant in shared if (where, grant.binding.name) not in self.bindings)
+                for grant in grants:
                     known = found.get(grant.order[:2])
                     if known is None or grant.order < known.order:
                         found[grant.order[:2]] = grant
         for _, grant in sorted(found.items()):
             binding = grant.binding
-            rules = self._rules(binding.role_kind, binding.namespace, binding.role)
-            if rules is not None and target is not None:
-                rules = _rules_about(rules, target)
-            if rules is not None and rules.rules:
-                yield grant, rules
-        if self.bootstrap is not None:
-            yield from self.bootstrap.granted(user, groups, namespace, target)
+            yield grant, self._rules(binding.role_kind, binding.namespace, binding.role)
 
     def effective_rules(
         self, user: str, groups: tuple[str, ...], namespace: str, target: TargetTenant | None = None
     ) -> EffectiveRules:
         """What a principal holds in a namespace. With ``target`` only rules whose scope includes it count (AZ9)."""
-        granted = tuple(self.granted(user, groups, namespace, target))
-        rules = _rule_set(tuple(rules for _, rules in granted))
-        return (rules, *(allowed(grant.binding, grant.subject) for grant, _ in granted))
+        held, decisions, missing = [], [], []
+        for grant, found in self.granted(user, groups, namespace):
+            if found is None:
+                missing.append(grant.binding)
+                continue
+            rules = found if target is None else _rules_about(found, target)
+            if rules.rules:
+                held.append(rules)
+                decisions.append(allowed(grant.binding, grant.subject))
+        return (_rule_set(tuple(held)), silence(missing), *decisions)
 
-    def _remembered(
+    def remembered_rules(
         self, user: str, groups: tuple[str, ...], namespace: str, target: TargetTenant | None
     ) -> EffectiveRules:
+        """``effective_rules``, worked out once."""
         key = (user, groups, namespace, target)
         held = self._held.get(key)
         if held is None:
@@ -375,11 +387,10 @@ class PolicyIndex:
 
         The caller has made sure that the bindings of this space may apply to this principal at all.
         """
-        return decide(self._remembered(user, groups, attributes.namespace, target), attributes)
+        return decide(self.remembered_rules(user, groups, attributes.namespace, target), attributes)
 
     def rules_for(
         self, user: str, groups: tuple[str, ...], namespace: str = "", target: TargetTenant | None = None
     ) -> tuple[Rule, ...]:
         """Every rule that this principal holds in a namespace, without repetitions (SelfSubjectRulesReview, AZ10)."""
-        held = self._remembered(user, groups, namespace, target)
-        return tuple(dict.fromkeys(rule for rules in held[0].roles for rule in rules))
+        return rules_in(self.remembered_rules(user, groups, namespace, target))

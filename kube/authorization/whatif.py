@@ -62,7 +62,7 @@ def _with(index: PolicyIndex, manifest: Mapping[str, Any], kind: str, cluster: s
     binding = binding_from(manifest)
     if delete:
         return index.without_binding(binding.namespace, binding.name)
-    before = index.bindings.get((binding.namespace, binding.name))
+    before = index.in_force.get((binding.namespace, binding.name))
     if before is not None and (before.role_kind, before.role) != (binding.role_kind, binding.role):
         raise BadRequest("cannot change roleRef")
     return index.with_binding(binding)
@@ -70,11 +70,12 @@ def _with(index: PolicyIndex, manifest: Mapping[str, Any], kind: str, cluster: s
 
 def _of_indexes(before: PolicyIndex, after: PolicyIndex, cluster: str, heed: Callable[[], None]) -> tuple[Effect, ...]:
     concerned: dict[tuple[str, str, str], None] = {}
-    for key in dict.fromkeys((*before.bindings, *after.bindings)):
+    in_force = before.in_force, after.in_force
+    for key in dict.fromkeys((*in_force[0], *in_force[1])):
         heed()
         sides = []
-        for index in (before, after):
-            binding = index.bindings.get(key)
+        for index, bindings in zip((before, after), in_force, strict=True):
+            binding = bindings.get(key)
             rules = index.rules_of(binding.role_kind, binding.namespace, binding.role) if binding else None
             sides.append((binding, rules or ()))
         if sides[0] == sides[1]:

@@ -57,7 +57,6 @@ def _holders(
     yield Holder("Group", MASTERS, "", SYSTEM_TENANT, ("system-masters",))
     own = TargetTenant(SYSTEM_TENANT) if owner == SYSTEM_TENANT else None
     yield from _bound(attributes, policies.local, owner, own, heed)
-    yield from _bound(attributes, policies.bootstrap, owner, None, heed)
     if owner != SYSTEM_TENANT:
         everywhere = attributes._replace(namespace="")
         yield from _bound(everywhere, policies.system, SYSTEM_TENANT, TargetTenant(owner, policies.labels), heed)
@@ -71,7 +70,7 @@ def _bound(
     attributes: Attributes, index: PolicyIndex, tenant: str, target: TargetTenant | None, heed: Callable[[], None]
 ) -> Iterator[Holder]:
     labels = dict(target.labels) if target is not None else {}
-    for binding in in_order(index.bindings.values(), attributes.namespace):
+    for binding in in_order(index.in_force.values(), attributes.namespace):
         heed()
         rules = index.rules_of(binding.role_kind, binding.namespace, binding.role) or ()
         if not any(

@@ -24,6 +24,9 @@ _DNS1035_FORMAT: Final = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _QUALIFIED_FORMAT: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VALUE_FORMAT: Final = f"({_QUALIFIED_FORMAT})?"
 
+PATH_FORMAT: Final = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
+"""What comes after the domain in a path that one stands before."""
+
 _LABEL: Final = re.compile(_LABEL_FORMAT)
 _SUBDOMAIN: Final = re.compile(_SUBDOMAIN_FORMAT)
 _DNS1035: Final = re.compile(_DNS1035_FORMAT)
@@ -152,6 +155,12 @@ def is_dns_label(value: str) -> bool:
 def is_dns_subdomain(value: str) -> bool:
     """Whether this is an RFC 1123 subdomain, without the words."""
     return len(value) <= SUBDOMAIN_MAX and _SUBDOMAIN.fullmatch(value) is not None
+
+
+def is_domain_prefixed_path(value: str) -> bool:
+    """Whether this is a path that a domain stands before, such as ``acme.io/foo``."""
+    domain, _, rest = value.partition("/")
+    return is_dns_subdomain(domain) and re.fullmatch(PATH_FORMAT, rest) is not None
 
 
 def tenant_name(value: str) -> list[str]:

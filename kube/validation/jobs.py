@@ -140,8 +140,8 @@ def prefixed_path_causes(text: str, path: str) -> list[Cause]:
     if not domain or not rest:
         return [invalid(path, text, 'must be a domain-prefixed path (such as "acme.io/foo")')]
     causes = reason_causes(path, domain, names.dns_subdomain(domain))
-    if not re.fullmatch(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+", rest, re.ASCII):
-        detail = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')"
+    if not re.fullmatch(names.PATH_FORMAT, rest):
+        detail = f"Invalid path (regex used for validation is '{names.PATH_FORMAT}')"
         causes.append(invalid(path, rest, detail))
     return causes
 

@@ -10,7 +10,7 @@ from access.authentication import clusterwebhooks
 from access.authentication.anonymous import NOBODY as STRANGER
 from access.authentication.base import Credentials, Refused
 from access.authentication.chain import AuthenticationChain
-from access.authorization.base import allow, deny, no_opinion
+from access.authorization.base import allow, deny, no_opinion, passes
 from access.authorization.chain import AuthorizationChain
 from access.authorization.tenancy.isolation import SystemMasters, TenantIsolation
 from access.authorization.tenancy.suspension import SuspensionAuthorizer
@@ -152,6 +152,23 @@ async def test_silence_is_no_permission_and_the_first_opinion_decides() -> None:
     decision = await chain.explain(ALICE, asks())
     assert decision.step == "b"
     assert [step.step for step in decision.trace] == ["a", "b"]
+
+
+async def test_a_refusal_has_the_reasons_of_all_who_have_no_opinion() -> None:
+    """AZ11: as in Kubernetes; why a gate lets something through is no reason to refuse it."""
+    gate, silent = Says("gate", passes("gate", "open")), Says("silent", no_opinion("silent"))
+    no_line, asked = Says("a", no_opinion("a", "no line")), Says("b", no_opinion("b", "not now"))
+    for steps, step, reason in (
+        ([gate, no_line, silent, asked], "a", "no line\nnot now"),
+        ([gate, silent, asked, gate], "b", "not now"),
+        ([silent, gate], "gate", ""),
+        ([gate, no_line, Says("c", deny("c", "closed"))], "c", "closed"),
+        ([no_line, Says("c", allow("c", "open"))], "c", "open"),
+        ([], "", ""),
+    ):
+        chain = AuthorizationChain(steps)
+        for decision in (await chain.authorize(ALICE, asks()), await chain.explain(ALICE, asks())):
+            assert (decision.step, decision.reason) == (step, reason)
 
 
 class NoGrants:

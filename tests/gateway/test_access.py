@@ -310,17 +310,22 @@ def test_a_role_that_gathers_others_is_for_whoever_holds_everything(alice: Calle
     assert alice.delete(f"{RBAC}/clusterroles/net").status == 200
 
 
-def test_a_role_takes_the_place_of_a_bootstrap_role_for_whoever_may_update_it(
+def test_one_takes_the_place_of_one_of_the_bootstrap_policy_for_whoever_may_update_that(
     server: Server, alice: Caller, globex: str
 ) -> None:
     """AZ-11, KC7: created by somebody who holds nothing, it would take from everybody what the bootstrap role gives."""
-    rules = [{"verbs": ["create", "get"], "apiGroups": [GROUP], "resources": ["clusterroles"]}]
+    rules = [{"verbs": ["create", "get"], "apiGroups": [GROUP], "resources": ["clusterroles", "clusterrolebindings"]}]
     assert alice.post(f"{RBAC}/clusterroles", {"metadata": {"name": "adder"}, "rules": rules}).status == 201
     assert alice.post(f"{RBAC}/clusterrolebindings", bound("adder", "adder", "ada")).status == 201
     ada = server.user("acme", "ada")
     for name in ("cluster-admin", "view", "system:discovery"):
         refused = ada.post(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": []})
-        assert (refused.status, "bootstrap role" in refused.body["message"]) == (403, True)
+        assert (refused.status, "bootstrap policy" in refused.body["message"]) == (403, True)
+    closing = {**bound("system:discovery", "system:discovery", "nobody"), "subjects": []}
+    refused = ada.post(f"{RBAC}/clusterrolebindings", closing)
+    assert (refused.status, "bootstrap policy" in refused.body["message"]) == (403, True)
+    renamed = {**closing, "metadata": {"name": "discovering"}}
+    assert ada.post(f"{RBAC}/clusterrolebindings", renamed, dryRun="All").status == 201
     assert ada.post(f"{RBAC}/clusterroles", {"metadata": {"name": "viewing"}, "rules": []}).status == 201
     viewer, elsewhere = (server.user(tenant, "vi", "tenantry:viewer") for tenant in ("acme", globex))
     maps = "/api/v1/namespaces/default/configmaps"
@@ -331,6 +336,39 @@ def test_a_role_takes_the_place_of_a_bootstrap_role_for_whoever_may_update_it(
     for name in ("adder", "viewing"):
         alice.delete(f"{RBAC}/clusterroles/{name}")
     alice.delete(f"{RBAC}/clusterrolebindings/adder")
+
+
+def test_somebody_acts_as_another_for_one_verb_on_one_kind(server: Server, alice: Caller, admin: Caller) -> None:
+    """HDR-01: constrained impersonation; and a node that is acted as is one of the nodes."""
+    rules = [
+        {"verbs": ["impersonate-on:user-info:list"], "apiGroups": [""], "resources": ["configmaps"]},
+        {
+            "verbs": ["impersonate:user-info"],
+            "apiGroups": ["authentication.k8s.io"],
+            "resources": ["users"],
+            "resourceNames": ["vic"],
+        },
+    ]
+    assert alice.post(f"{RBAC}/clusterroles", {"metadata": {"name": "acts"}, "rules": rules}).status == 201
+    for name, role, who in (("acts", "acts", "ivy"), ("sees", "view", "vic"), ("looks", "view", "wes")):
+        assert alice.post(f"{RBAC}/clusterrolebindings", bound(name, role, who)).status == 201
+    ivy, maps = server.user("acme", "ivy"), "/api/v1/namespaces/default/configmaps"
+    vic = {"Impersonate-User": "vic"}
+    assert (ivy.get(maps).status, ivy.get(maps, vic).status) == (403, 200)
+    for path, headers in (
+        (f"{maps}/kube-root-ca.crt", vic),
+        ("/api/v1/namespaces/default/pods", vic),
+        (maps, {"Impersonate-User": "wes"}),
+        (maps, {**vic, "Impersonate-Group": "dev"}),
+    ):
+        refused = ivy.get(path, headers)
+        assert (refused.status, 'cannot impersonate resource "' in refused.body["message"]) == (403, True)
+    for name in ("acts", "sees", "looks"):
+        alice.delete(f"{RBAC}/clusterrolebindings/{name}")
+    alice.delete(f"{RBAC}/clusterroles/acts")
+    reviews, node = "/apis/authentication.k8s.io/v1/selfsubjectreviews", {"Impersonate-User": "system:node:n1"}
+    said = admin.call("POST", reviews, {}, node).body["status"]["userInfo"]
+    assert said["groups"] == ["system:nodes", "system:authenticated"]
 
 
 def test_a_label_that_makes_a_role_flow_into_another_needs_its_rules(alice: Caller, clerk: Caller) -> None:

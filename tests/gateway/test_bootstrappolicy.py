@@ -119,6 +119,22 @@ def test_a_subject_is_added_to_a_binding_of_the_policy(olga: Caller) -> None:
     assert olga.get(path).body["subjects"][0]["name"] == "system:authenticated"
 
 
+def test_what_a_space_closes_is_closed_there_until_it_falls_back(server: Server, olga: Caller, alice: Caller) -> None:
+    """KC7, KC8: what is shown is what counts, for bindings and for the roles that the policy itself binds."""
+    mia = server.user(olga.get(f"{ROLES}/view").body["metadata"]["tenant"], "mia")
+    path, question = f"{BINDINGS}/system:discovery", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    asked = {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}
+    assert (mia.get("/apis").status, mia.post(question, asked).status) == (200, 201)
+    assert olga.patch(path, {"subjects": []}).status == 200
+    assert olga.patch(f"{ROLES}/system:basic-user", {"rules": []}).status == 200
+    assert (mia.get("/apis").status, mia.post(question, asked).status) == (403, 403)
+    assert mia.get("/version").status == 200, "public-info-viewer is as it was"
+    assert (alice.get("/apis").status, alice.post(question, asked).status) == (200, 201)
+    assert olga.delete(path).status == 200
+    assert olga.delete(f"{ROLES}/system:basic-user").status == 200
+    assert (mia.get("/apis").status, mia.post(question, asked).status) == (200, 201)
+
+
 def test_what_no_space_keeps_cannot_be_deleted(olga: Caller) -> None:
     refused = olga.delete(f"{ROLES}/view")
     assert (refused.status, refused.reason) == (403, "Forbidden")

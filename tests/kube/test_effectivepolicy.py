@@ -91,7 +91,7 @@ def test_service_accounts_count_where_they_live(home: str, cluster: str, allowed
     account = principal("system:serviceaccount:ns:sa", "t1", cluster=home)
     local = space(bound(Subject("ServiceAccount", "sa", "ns")))
     assert authorize(account, PODS, policies(cluster, local=local)).allowed is allowed
-    assert bool(rules_for(account, "ns", policies(cluster, local=local))) is allowed
+    assert bool(rules_for(account, "ns", policies(cluster, local=local))[0]) is allowed
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_operators_reach_as_far_as_the_scope_of_their_rules(
         seen = policies(cluster, system=system, labels=labels)
         assert authorize(principal("bob", "system"), PODS, seen).allowed is (cluster in reached)
         assert not authorize(principal("bob", "t1"), PODS, seen).allowed
-        found = rules_for(principal("bob", "system"), "ns-1", seen)
+        found, _ = rules_for(principal("bob", "system"), "ns-1", seen)
         assert any(each.allows(PODS) for each in found) is (cluster in reached)
 
 
@@ -251,3 +251,13 @@ def test_tenant_roles_grow_from_view_to_admin() -> None:
     assert covers(rules[1], rules[2])
     secrets = Attributes("get", "", "secrets")
     assert [any(rule.allows(secrets) for rule in held) for held in rules] == [False, True, True]
+
+
+def test_of_many_missing_roles_the_first_are_named() -> None:
+    """AZ11: a tenant writes its bindings itself, and every refusal tells of them."""
+    subjects = (Subject("User", "u"),)
+    bindings = [Binding(f"b{number:02}", "", "ClusterRole", f"r{number}", subjects) for number in range(20)]
+    missing = [f'clusterrole.rbac.authorization.k8s.io "r{number}" not found' for number in range(20)]
+    for number, said in ((2, ", ".join(missing[:2])), (20, ", ".join([*missing[:16], "and 4 more"]))):
+        index = PolicyIndex.build(bindings=[*bindings[:number], *bindings[:1]])
+        assert index.authorize("u", (), PODS).reason == f"RBAC: [{said}]"

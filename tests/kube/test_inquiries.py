@@ -253,6 +253,30 @@ def test_what_if_sees_what_aggregated_roles_become() -> None:
     assert whatif.effects(everybody, "root:t", index) == ()
 
 
+def test_what_a_space_closes_of_the_bootstrap_policy_is_a_loss_and_nobody_can_it_any_more() -> None:
+    """AZ11, KC7: an own binding or role counts in the place of the one of its name."""
+    index = PolicyIndex.build(bootstrap=bootstrappolicy.INDEX)
+    asked = Attributes("get", path="/apis", is_resource=False)
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "system:discovery"},
+        "roleRef": {"kind": "ClusterRole", "name": "system:discovery"},
+        "subjects": [],
+    }
+    role = {**binding, "kind": "ClusterRole", "rules": []}
+    assert "system:authenticated" in {holder.name for holder in whocan.who_can(asked, around(index))}
+    changed = index.with_binding(binding_from(binding)), index.with_role(role_from(role))
+    for manifest, closed in zip((binding, role), changed, strict=True):
+        (effect,) = whatif.effects(manifest, "root:t", index)
+        assert (effect.kind, effect.name, effect.gains) == ("Group", "system:authenticated", ())
+        assert any(rule.allows(asked) for rule in effect.losses)
+        assert not any(rule.allows(Attributes("get", path="/version", is_resource=False)) for rule in effect.losses)
+        assert "system:authenticated" not in {holder.name for holder in whocan.who_can(asked, around(closed))}
+    with pytest.raises(BadRequest, match="roleRef"):
+        whatif.effects({**binding, "roleRef": {"kind": "ClusterRole", "name": "view"}}, "root:t", index)
+
+
 def test_no_remedy_is_offered_where_a_gate_refuses_what_no_grant_opens() -> None:
     """AZ11."""
     asked = Attributes("get", "", "pods", "", "one", "a")

@@ -13,6 +13,7 @@ from access.authorization.modes.rbac import PolicyCache
 from kube.authentication.identity import is_masters
 from kube.authorization import abac, effectivepolicy, escalation
 from kube.authorization.rbac import GROUP, TENANTED, binding_from, role_from
+from kube.authorization.rbacindex import PolicyIndex
 from kube.requests.logicalclusters import ROOT, tenant_of
 from kube.requests.status import NotFound
 from store.types import Operation
@@ -29,7 +30,7 @@ _ANYTHING_HERE: Final = tuple(replace(rule, scope=TENANTED) for rule in EVERYTHI
 class EscalationPrevention(NoopPlugin):
     """A role holds no rule, and a binding gives no role, that its author does not hold there.
 
-    A role in the place of a bootstrap role (KC7) is for whoever may update that one: it changes what others hold.
+    One in the place of one of the bootstrap policy (KC7) is for whoever may update that: it changes what others hold.
 
     Exempt is who may ``escalate`` roles, or ``bind`` the role.
     """
@@ -59,13 +60,13 @@ class EscalationPrevention(NoopPlugin):
             return ()
         policies = await self._policies.policies_for(attributes.cluster)
         scoped = attributes.cluster == ROOT
+        hides = old is None and _is_shared(policies.bootstrap, attributes)
+        # What is shared would count here no more: to hide it is to change it.
+        if hides and not await self._may(attributes, "update", resource.plural, attributes.name):
+            raise attributes.forbidden("it would take the place of one of the bootstrap policy, which needs update")
         if is_role:
             # A creation has no name yet, as everywhere in Kubernetes: rules with resourceNames do not mean it.
             verb, kind, name = "escalate", resource.plural, attributes.info.name
-            hides = old is None and kind == "clusterroles" and attributes.name in policies.bootstrap.cluster_roles
-            # Bindings that mean the bootstrap role will mean this one: to hide it is to change it.
-            if hides and not await self._may(attributes, "update", kind, attributes.name):
-                raise attributes.forbidden("it would take the place of a bootstrap role, which needs update")
             role = role_from(body, scoped=scoped)
             wanted = policies.local.with_role(role).rules_of(resource.kind, attributes.namespace, attributes.name) or ()
         else:
@@ -104,6 +105,14 @@ class EscalationPrevention(NoopPlugin):
     async def _may(self, attributes: Attributes, verb: str, resource: str, name: str) -> bool:
         info = replace(attributes.info, verb=verb, resource=resource, name=name, subresource="")
         return (await self._authorization.authorize(attributes.principal, info)).allowed
+
+
+def _is_shared(bootstrap: PolicyIndex, attributes: Attributes) -> bool:
+    """Whether the bootstrap policy has a role or binding of the kind and name of what is asked about."""
+    kind, namespace, name = attributes.resource.kind, attributes.namespace, attributes.name
+    return bootstrap.rules_of(kind, namespace, name) is not None or (
+        kind.endswith("Binding") and (namespace, name) in bootstrap.bindings
+    )
 
 
 def _without_upkeep(body: dict[str, Any]) -> dict[str, Any]:

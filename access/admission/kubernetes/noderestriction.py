@@ -15,7 +15,8 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from access.admission.base import CREATE, DELETE, Attributes, NoopPlugin
-from kube.authorization.nodegraph import MIRROR, NODE_PREFIX, node_of, reference_of
+from kube.authentication.identity import NODE_PREFIX
+from kube.authorization.nodegraph import MIRROR, node_of, reference_of
 from kube.requests.logicalclusters import ROOT
 from kube.requests.status import NotFound
 from store.interface import Reader

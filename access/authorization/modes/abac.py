@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
-from access.authorization.base import RuleSet, no_opinion
+from access.authorization.base import RuleSet
 from access.reloading import ReloadedFile
 from kube.authentication.identity import Principal
 from kube.authorization import abac
@@ -64,9 +63,6 @@ class PolicyFile:
         await self._task.stop()
 
 
-_NO_LINE: Final = no_opinion(abac.STEP, "no line of the policy file allows this")
-
-
 class AbacAuthorizer:
     """ALLOW by a line of the policy file for a user in its own tenant's space, and for operators in any."""
 
@@ -81,8 +77,7 @@ class AbacAuthorizer:
 
     def decide(self, principal: Principal, request: RequestInfo) -> Decision:
         """The same, without waiting."""
-        decision = abac.authorize(principal, Attributes.of(request), request.cluster, self._file.policies)
-        return decision if decision.allowed else _NO_LINE
+        return abac.authorize(principal, Attributes.of(request), request.cluster, self._file.policies)
 
     async def rules_for(self, principal: Principal, cluster: str, namespace: str) -> RuleSet:
         """What the lines about this user in its own space allow; the gate names those across tenants."""

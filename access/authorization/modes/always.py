@@ -43,6 +43,6 @@ ALWAYS: Final = (
         allow(ALLOW, "everything is allowed to whom the gates before have let through"), RuleSet(EVERYTHING)
     ),
     # Kubernetes' own has no opinion either: what a later mode allows is allowed.
-    AlwaysAuthorizer(no_opinion(DENY, "everything is forbidden"), NO_RULES),
+    AlwaysAuthorizer(no_opinion(DENY, "Everything is forbidden."), NO_RULES),
 )
 """The authorizers of both modes."""

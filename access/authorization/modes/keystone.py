@@ -26,7 +26,7 @@ from typing import Final
 
 from access.authentication.keystone import CREDENTIAL_PREFIX, KeystoneAuthenticator
 from access.authentication.keystoneclient import Domains, Keystone
-from access.authorization.base import allow, no_opinion
+from access.authorization.base import allow, no_opinion, passes
 from access.outsidebudget import Unreachable
 from kube.authentication.identity import Principal
 from kube.authentication.keystone import scope_of
@@ -41,7 +41,7 @@ ROLE_NAMES: Final[Mapping[str, str]] = MappingProxyType({"member": "edit", "read
 """Keystone's default roles, and what Kubernetes calls them; any other name is the same on both sides."""
 
 STEP: Final = "Keystone"
-_NOT_BY_KEYSTONE: Final = no_opinion(STEP, "the user did not come by Keystone")
+_NOT_BY_KEYSTONE: Final = passes(STEP, "the user did not come by Keystone")
 
 
 class KeystoneAuthorizer:
@@ -77,7 +77,7 @@ class KeystoneAuthorizer:
             return _NOT_BY_KEYSTONE
         scope = scope_of(request, self._domains.domain_of(request.tenant))
         if scope is None:
-            return no_opinion(self.name, "Keystone has no say in this scope")
+            return passes(self.name, "Keystone has no say in this scope")
         audit_id = principal.credential_id.removeprefix(CREDENTIAL_PREFIX)
         try:
             roles = await self._keystone.roles(audit_id, principal.uid, scope, self._clock())

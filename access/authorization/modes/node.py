@@ -8,10 +8,10 @@ from typing import Final
 
 import orjson
 
-from access.authorization.base import NO_RULES, RuleSet, allow, no_opinion
-from kube.authentication.identity import Principal
+from access.authorization.base import NO_RULES, RuleSet, allow, no_opinion, passes
+from kube.authentication.identity import NODE_PREFIX, NODES, Principal
 from kube.authorization.decisions import Decision
-from kube.authorization.nodegraph import GRAPHED, NODE_PREFIX, NODES, NodeGraph, ObjectReference, node_of
+from kube.authorization.nodegraph import GRAPHED, NodeGraph, ObjectReference, node_of
 from kube.authorization.rbac import Attributes, Rule
 from kube.authorization.whocan import Holder
 from kube.requests.logicalclusters import ClusterKind
@@ -87,7 +87,8 @@ class NodeGraphs:
 
 
 STEP: Final = "Node"
-_NO_NODE: Final = no_opinion(STEP, "the user is no node")
+_NO_NODE: Final = passes(STEP, "the user is no node")
+_NOTHING_THERE: Final = passes(STEP, "nodes have no rights of their own there")
 
 
 class NodeAuthorizer:
@@ -109,7 +110,7 @@ class NodeAuthorizer:
             return decision
         node = node_of(principal.name, principal.groups)
         if not request.is_resource or request.all_tenants:
-            return no_opinion(self.name, "nodes have no rights of their own there")
+            return _NOTHING_THERE
         if any(rule.allows(Attributes.of(request)) for rule in ANY_NODE):
             return allow(self.name, "every node may", f'node "{node}"')
         if _is_own(request, node):
@@ -118,8 +119,8 @@ class NodeAuthorizer:
         if place is not None:
             if place.name and (await self._graphs.of(request.cluster)).is_needed(place, node):
                 return allow(self.name, f'a pod on node "{node}" needs it', f"{place.resource}/{place.name}")
-            return no_opinion(self.name, f'no relationship found between node "{node}" and this object')
-        return no_opinion(self.name, "nodes have no rights of their own there")
+            return no_opinion(self.name, f"no relationship found between node '{node}' and this object")
+        return _NOTHING_THERE
 
     def decide(self, principal: Principal, request: RequestInfo) -> Decision | None:  # noqa: ARG002
         """No opinion on whoever is no node, without waiting."""

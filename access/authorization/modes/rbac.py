@@ -273,8 +273,9 @@ class RbacAuthorizer:
         return False
 
     async def rules_for(self, principal: Principal, cluster: str, namespace: str) -> RuleSet:
-        """What bindings give the principal in a namespace."""
-        return RuleSet(effectivepolicy.rules_for(principal, namespace, await self._policies.policies_for(cluster)))
+        """What bindings give the principal in a namespace; roles that are not there are an error of the answer."""
+        rules, error = effectivepolicy.rules_for(principal, namespace, await self._policies.policies_for(cluster))
+        return RuleSet(rules, error=error)
 
 
 def _labels(data: bytes) -> tuple[tuple[str, str], ...]:

@@ -9,13 +9,13 @@ from typing import Any, Final
 import orjson
 
 from access.authentication.digests import Digests
-from access.authorization.base import allow, deny, no_opinion
+from access.authorization.base import allow, deny, no_opinion, passes
 from access.authorization.options import AUTHORIZED_SECONDS, UNAUTHORIZED_SECONDS
 from access.httpclient import Webhook
 from access.outsidebudget import Unreachable
 from access.ttlcache import CAPACITY, TTLCache
 from kube.authentication.identity import HOME_EXTRA, TENANT_EXTRA, Principal
-from kube.authorization.decisions import Decision, Verdict
+from kube.authorization.decisions import Decision
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.reviewselectors import field_requirements, label_requirements
 
@@ -27,6 +27,10 @@ _PAUSES: Final = (0.2, 0.4)
 _VERSION: Final = "authorization.k8s.io/v1"
 
 
+STEP: Final = "Webhook"
+_SILENT: Final = passes(STEP, "the webhook has no opinion")
+
+
 class WebhookAuthorizer:
     """Asks once per question and remembers: an ALLOW for ``authorized_ttl`` seconds, all else ``unauthorized_ttl``.
 
@@ -35,7 +39,7 @@ class WebhookAuthorizer:
     come after.
     """
 
-    name = "Webhook"
+    name = STEP
 
     def __init__(
         self,
@@ -66,7 +70,7 @@ class WebhookAuthorizer:
             decision = await self._answers.ask(key, self._clock(), lambda: self._ask(spec))
         except Unreachable:
             return (no_opinion if self._fails_open else deny)(self.name, "the webhook gives no answer")
-        return decision or no_opinion(self.name)
+        return decision or _SILENT
 
     async def close(self) -> None:
         """Give the connections back."""
@@ -77,18 +81,18 @@ class WebhookAuthorizer:
         return self._verdict(status)
 
     def _verdict(self, status: Mapping[str, Any]) -> Decision:
-        if not isinstance(status.get("allowed"), bool):
+        # What is not said is no, as in Kubernetes; what is neither true nor false is no answer.
+        allowed, denied = status.get("allowed"), status.get("denied")
+        if not (isinstance(allowed, bool | None) and isinstance(denied, bool | None)):
             raise Unreachable("the answer is not a SubjectAccessReview")
         said = status.get("reason")
         reason = said[:REASON_MAX] if isinstance(said, str) else ""
-        # Who says both yes and no says no; and what is neither true nor false is no answer.
-        if status.get("denied", False) not in (True, False):
-            raise Unreachable("the answer is not a SubjectAccessReview")
-        if status.get("denied"):
+        # Who says both yes and no says no.
+        if denied:
             return deny(self.name, reason or "denied by the webhook")
-        if status["allowed"]:
+        if allowed:
             return allow(self.name, reason or "allowed by the webhook")
-        return Decision(Verdict.NO_OPINION, self.name, reason or "the webhook has no opinion")
+        return no_opinion(self.name, reason) if reason else _SILENT
 
 
 def spec_of(principal: Principal, request: RequestInfo) -> dict[str, Any]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from access.authorization.base import NO_RULES, RuleSet, deny, no_opinion
+from access.authorization.base import NO_RULES, RuleSet, deny, passes
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision
 from kube.requests.logicalclusters import ClusterKind, space_of
 from kube.requests.requestinfo import RequestInfo
 
 STEP: Final = "credential-scope"
-_EVERYWHERE: Final = no_opinion(STEP, "the credential is not for one namespace alone")
-_INSIDE: Final = no_opinion(STEP, "the request is for what the credential is for")
+_EVERYWHERE: Final = passes(STEP, "the credential is not for one namespace alone")
+_INSIDE: Final = passes(STEP, "the request is for what the credential is for")
 _ABOUT_ONESELF: Final = frozenset(
     {
         ("authentication.k8s.io", "selfsubjectreviews"),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from access.authentication import clusterwebhooks
-from access.authorization.base import DENY_ALL, EVERYTHING, NO_RULES, RuleSet, allow, deny, no_opinion
+from access.authorization.base import DENY_ALL, EVERYTHING, NO_RULES, RuleSet, allow, deny, passes
 from kube.authentication.identity import Principal, is_masters
 from kube.authorization.decisions import Decision
 from kube.authorization.rbac import Rule
@@ -26,9 +26,9 @@ def is_probe(request: RequestInfo) -> bool:
 STEP: Final = "tenant-isolation"
 MASTERS_STEP: Final = "system-masters"
 # Made once: these are on the way of every request.
-_OPERATOR: Final = no_opinion(STEP, "users of the system tenant may reach any space")
-_AT_HOME: Final = no_opinion(STEP, "the user is in its own tenant's space")
-_NO_MASTER: Final = no_opinion(MASTERS_STEP, "not of the group system:masters of the system tenant")
+_OPERATOR: Final = passes(STEP, "users of the system tenant may reach any space")
+_AT_HOME: Final = passes(STEP, "the user is in its own tenant's space")
+_NO_MASTER: Final = passes(MASTERS_STEP, "not of the group system:masters of the system tenant")
 
 
 class Grants(Protocol):

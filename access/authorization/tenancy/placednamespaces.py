@@ -7,11 +7,12 @@ Until something is kept of a namespace, the door alone judges, which asks the cl
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
 import orjson
 
-from access.authorization.base import NO_RULES, RuleSet, deny, no_opinion
+from access.authorization.base import NO_RULES, RuleSet, deny, passes
 from access.authorization.modes.rbac import PolicyCache
 from access.authorization.tenancy.isolation import Grants
 from kube.authentication.identity import Principal
@@ -41,8 +42,8 @@ STEP: Final = "placed-namespaces"
 _LEAST: Final = ACCOUNT_ROLES[0]
 _TIER: Final = TIER_ANNOTATION.encode()
 _KNOWN_MAX: Final = 4096
-_STORED: Final = no_opinion(STEP, "not in a namespace on a cluster")
-_COVERED: Final = no_opinion(STEP, "an account of the workspace covers it, and the user may have it")
+_STORED: Final = passes(STEP, "not in a namespace on a cluster")
+_COVERED: Final = passes(STEP, "an account of the workspace covers it, and the user may have it")
 
 
 class Rest(Protocol):
@@ -56,7 +57,7 @@ class Rest(Protocol):
         """What they decide."""
         ...
 
-    async def rules_for(self, principal: Principal, cluster: str, namespace: str) -> tuple[tuple[Rule, ...], bool]:
+    async def rules_for(self, principal: Principal, cluster: str, namespace: str) -> RuleSet:
         """What they give, and whether that is all."""
         ...
 
@@ -209,13 +210,13 @@ class PlacedNamespaces:
         accounts = await self._accounts.of(cluster, namespace) if namespace else None
         if accounts is None:
             return NO_RULES
-        rules, complete = await self._rest.rules_for(principal, cluster, namespace)
+        given = await self._rest.rules_for(principal, cluster, namespace)
         membership = membership_of(principal, tenant_of(cluster))
         bound: tuple[Rule, ...] = ()
         if membership:
-            bound, _ = await self._rest.rules_for(without_membership(principal), cluster, namespace)
-        held, exact = held_in_placed(accounts.roles, membership, rules, bound, proxies=accounts.proxies)
-        return RuleSet(held, complete=complete and exact, final=True)
+            bound = (await self._rest.rules_for(without_membership(principal), cluster, namespace)).rules
+        held, exact = held_in_placed(accounts.roles, membership, given.rules, bound, proxies=accounts.proxies)
+        return replace(given, rules=held, complete=given.complete and exact, final=True)
 
     async def limited(self, rules: tuple[Rule, ...], principal: Principal, cluster: str, namespace: str) -> RuleSet:
         """What the accounts of a placed namespace leave of rules that somebody holds there by name."""

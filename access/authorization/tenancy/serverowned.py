@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from access.authorization.base import NO_RULES, RuleSet, deny, no_opinion
+from access.authorization.base import NO_RULES, RuleSet, deny, passes
 from access.authorization.workspaces.state import Workspaces
 from kube.authentication.identity import Principal, is_masters
 from kube.authorization.decisions import Decision
@@ -18,7 +18,7 @@ STEP: Final = "server-owned"
 _WRITES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 _GROUPS: Final = frozenset({WORKSPACES[0], LOGICAL_CLUSTERS[0], EXPORTS[0], TENANT_QUOTAS[0]})
 _STATUS: Final = frozenset({WORKSPACES, TYPES, EXPORTS, BINDINGS})
-_NOT_OURS: Final = no_opinion(STEP, "not what the server alone writes")
+_NOT_OURS: Final = passes(STEP, "not what the server alone writes")
 
 
 class ServerOwned:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final, Protocol
 
-from access.authorization.base import DENY_ALL, NO_RULES, RuleSet, deny, no_opinion
+from access.authorization.base import DENY_ALL, NO_RULES, RuleSet, deny, passes
 from access.authorization.tenancy.isolation import is_probe
 from kube.authentication.identity import SERVICE_ACCOUNT_PREFIX, Principal
 from kube.authorization.decisions import Decision
@@ -103,8 +103,8 @@ _QUESTIONS: Final = {
 }
 """By resources: tenants may define kinds of their own in these groups, and keep objects in them."""
 # Made once: these are on the way of every request.
-_NOT_BOUND: Final = no_opinion(STEP, "locks do not bind the system tenant")
-_OPEN: Final = no_opinion(STEP, "nothing is locked here")
+_NOT_BOUND: Final = passes(STEP, "locks do not bind the system tenant")
+_OPEN: Final = passes(STEP, "nothing is locked here")
 
 
 def _is_its_own_look(request: RequestInfo) -> bool:

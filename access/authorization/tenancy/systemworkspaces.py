@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from access.authorization.base import DENY_ALL, NO_RULES, RuleSet, deny, no_opinion
+from access.authorization.base import DENY_ALL, NO_RULES, RuleSet, deny, passes
 from kube.authentication.identity import Principal, is_masters
 from kube.authorization.decisions import Decision
 from kube.requests.logicalclusters import ClusterKind
 from kube.requests.requestinfo import RequestInfo
 
 STEP: Final = "system-workspaces"
-_OTHER: Final = no_opinion(STEP, "not a system workspace")
+_OTHER: Final = passes(STEP, "not a system workspace")
 
 
 class SystemWorkspaces:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from access.authorization.base import DENY_ALL, NO_RULES, RuleSet, deny, no_opinion
+from access.authorization.base import DENY_ALL, NO_RULES, RuleSet, deny, passes
 from access.authorization.workspaces.state import Workspaces
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision
@@ -30,9 +30,9 @@ class InitializingWorkspaces:
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
         """DENY before the workspace is ready, otherwise no opinion."""
         if not is_workspace(request.cluster):
-            return no_opinion(self.name, "not in a workspace")
+            return passes(self.name, "not in a workspace")
         refusal = await self._refusal(principal, request.cluster, reaches_inactive=_reaches_inactive(request))
-        return deny(self.name, refusal) if refusal else no_opinion(self.name, "the workspace is open to the user")
+        return deny(self.name, refusal) if refusal else passes(self.name, "the workspace is open to the user")
 
     async def rules_for(self, principal: Principal, cluster: str, namespace: str) -> RuleSet:  # noqa: ARG002
         """Nothing, and before the workspace is ready the end of it."""

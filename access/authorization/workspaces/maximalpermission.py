@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from access.authorization.base import NO_RULES, RuleSet, deny, no_opinion
+from access.authorization.base import NO_RULES, RuleSet, deny, passes
 from access.authorization.modes.rbac import PolicyCache
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision
@@ -37,7 +37,7 @@ from store.types import Key, Range
 _BUILTIN: Final = frozenset((resource.group, resource.plural) for resource in BUILTINS)
 _KNOWN_MAX: Final = 4096
 STEP: Final = "maximal-permission-policy"
-_NOT_BOUND: Final = no_opinion(STEP, "not a bound resource")
+_NOT_BOUND: Final = passes(STEP, "not a bound resource")
 
 
 class MaximalPermissionPolicy:
@@ -73,14 +73,14 @@ class MaximalPermissionPolicy:
         if body is None:
             return deny(self.name, "the export of the resource is gone")
         if not has_policy(body):
-            return no_opinion(self.name, "the export has no maximal permission policy")
+            return passes(self.name, "the export has no maximal permission policy")
         self.providers.add(path)
         user, groups = maximal_permission_subject(principal)
         target = TargetTenant(SYSTEM_TENANT) if path == ROOT else None
         if is_local(body):
             policy = await self._policies.of(path)
             if policy.authorize(user, groups, attributes, target).allowed:
-                return no_opinion(self.name, "within the maximal permission policy")
+                return passes(self.name, "within the maximal permission policy")
         return deny(self.name, "beyond the maximal permission policy of the export")
 
     async def rules_for(self, principal: Principal, cluster: str, namespace: str) -> RuleSet:  # noqa: ARG002

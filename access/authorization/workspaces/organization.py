@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from access.authorization.base import DENY_ALL, NO_RULES, RuleSet, deny, no_opinion
+from access.authorization.base import DENY_ALL, NO_RULES, RuleSet, deny, passes
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision
 from kube.requests.logicalclusters import ClusterKind, is_workspace, tenant_of
@@ -21,10 +21,10 @@ class TopLevelOrganization:
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
         """DENY for whoever is not of the organisation, otherwise no opinion."""
         if not is_workspace(request.cluster):
-            return no_opinion(self.name, "not in a workspace")
+            return passes(self.name, "not in a workspace")
         if not _belongs(principal, request.cluster):
             return deny(self.name, "the user is not a member of the organisation")
-        return no_opinion(self.name, "the user is a member of the organisation")
+        return passes(self.name, "the user is a member of the organisation")
 
     async def rules_for(self, principal: Principal, cluster: str, namespace: str) -> RuleSet:  # noqa: ARG002
         """Nothing, and for strangers the end of it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from access.authorization.base import DENY_ALL, NO_RULES, RuleSet, deny, no_opinion
+from access.authorization.base import DENY_ALL, NO_RULES, RuleSet, deny, passes
 from access.authorization.workspaces.state import Workspaces
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision
@@ -32,10 +32,10 @@ class RequiredGroups:
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
         """DENY without the groups, otherwise no opinion."""
         if not is_workspace(request.cluster):
-            return no_opinion(self.name, "not in a workspace")
+            return passes(self.name, "not in a workspace")
         if await self._is_refused(principal, request.cluster):
             return deny(self.name, "the user is not a member of the required groups")
-        return no_opinion(self.name, "no group is missing")
+        return passes(self.name, "no group is missing")
 
     async def rules_for(self, principal: Principal, cluster: str, namespace: str) -> RuleSet:  # noqa: ARG002
         """Nothing, and without the groups the end of it."""

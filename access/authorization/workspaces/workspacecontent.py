@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from access.authorization.base import DENY_ALL, NO_RULES, RuleSet, deny, no_opinion
+from access.authorization.base import DENY_ALL, NO_RULES, RuleSet, deny, passes
 from access.authorization.workspaces.state import Workspaces
 from kube.authentication.identity import ADMIN_GROUPS, Principal
 from kube.authorization.decisions import Decision
@@ -26,11 +26,11 @@ class WorkspaceContent:
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
         """DENY without access, or where there is no workspace; otherwise no opinion."""
         if not is_workspace(request.cluster):
-            return no_opinion(self.name, "not in a workspace")
+            return passes(self.name, "not in a workspace")
         groups = await self._workspaces.groups(principal, request.cluster)
         if not groups:
             return deny(self.name, 'the user has no verb "access" on "/" in the workspace')
-        return no_opinion(self.name, f"the user has {'admin ' if ADMIN_GROUPS[0] in groups else ''}access")
+        return passes(self.name, f"the user has {'admin ' if ADMIN_GROUPS[0] in groups else ''}access")
 
     async def map_principal(self, principal: Principal, cluster: str) -> Principal:
         """The principal as later steps see it."""

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from access.authentication.impersonation import impersonate as impersonate_in
 from kube.authentication.identity import MASTERS, TENANT_EXTRA, Principal
-from kube.authentication.impersonation import impersonation_request_of, permissions
+from kube.authentication.impersonation import impersonation_request_of, needed
 from kube.authorization.decisions import Decision, Verdict
 from kube.requests.logicalclusters import space_of, tenant_of
 from kube.requests.requestinfo import RequestInfo
@@ -70,11 +70,11 @@ async def test_everything_asked_for_is_checked_where_the_request_goes():
     )
     assert [(info.group, info.resource, info.subresource, info.name, info.verb) for info in rules.asked] == [
         ("", "users", "", "bob", "impersonate"),
+        ("authentication.k8s.io", "uids", "", "7", "impersonate"),
         ("", "groups", "", "dev", "impersonate"),
         ("", "groups", "", "ops", "impersonate"),
         ("authentication.k8s.io", "userextras", "scopes", "a", "impersonate"),
         ("authentication.k8s.io", "userextras", "a/b", "c", "impersonate"),
-        ("authentication.k8s.io", "uids", "", "7", "impersonate"),
     ]
     assert {(info.cluster, info.tenant) for info in rules.asked} == {("root:t1", "t1")}
     assert (acting.name, acting.uid, acting.tenant) == ("bob", "7", "t1")
@@ -146,8 +146,113 @@ async def test_an_operator_names_the_tenant_and_is_checked_for_it():
 
 
 async def test_anonymous_belongs_to_no_tenant():
-    acting = await impersonate(ADMIN, headers(("User", "system:anonymous")), Rules("*"))
-    assert (acting.tenant, acting.groups) == (None, ("system:unauthenticated",))
+    for groups in ((), (("Group", "system:unauthenticated"),)):
+        acting = await impersonate(ADMIN, headers(("User", "system:anonymous"), *groups), Rules("*"))
+        assert (acting.tenant, acting.groups) == (None, ("system:unauthenticated",))
+    acting = await impersonate(
+        ADMIN, headers(("User", "system:anonymous"), ("Group", "system:authenticated")), Rules("*")
+    )
+    assert acting.groups == ("system:authenticated", "system:unauthenticated")
+
+
+class Finer(Rules):
+    """Allows what is listed as verb and path, or verb and resource."""
+
+    async def __call__(self, principal, info):
+        self.asked.append((principal, info))
+        sub = f"/{info.subresource}" if info.subresource else ""
+        what = (
+            f"{info.namespace or '-'} {info.resource}.{info.group}{sub}:{info.name}" if info.is_resource else info.path
+        )
+        known = f"{info.verb} {what}" in self.allowed
+        return Decision(Verdict.ALLOW if known else Verdict.NO_OPINION, "test")
+
+
+ON = "impersonate-on:user-info:get /"
+BOB = "impersonate:user-info - users.authentication.k8s.io:bob"
+GROUPS = [("Group", name) for name in ("a", "b", "c", "d")]
+EXTRAS = [("Extra-x.test%2Fa", value) for value in ("1", "2", "3")] + [("Extra-y.test%2Fb", "4")]
+ACCOUNT = "system:serviceaccount:ns:sa"
+BY_ACCOUNT = "impersonate:serviceaccount ns serviceaccounts.authentication.k8s.io:sa"
+
+
+def finer(resource, *names):
+    plural, slash, part = resource.partition("/")
+    return [f"impersonate:user-info - {plural}.authentication.k8s.io{slash}{part}:{name}" for name in names]
+
+
+@pytest.mark.parametrize(
+    ("asked", "held"),
+    [
+        ([("User", "bob")], [ON, BOB]),
+        ([("User", "bob"), ("Uid", "7")], [ON, BOB, *finer("uids", "7")]),
+        ([("User", "bob"), ("Group", "a"), ("Group", "b")], [ON, BOB, *finer("groups", "a", "b")]),
+        ([("User", "bob"), *GROUPS], [ON, BOB, *finer("groups", "a", "b", "c", "d")]),
+        ([("User", "bob"), *GROUPS], [ON, BOB, *finer("groups", "*")]),
+        ([("User", "bob"), ("Extra-x.test%2Fa", "1")], [ON, BOB, *finer("userextras/x.test/a", "1")]),
+        ([("User", "bob"), *EXTRAS], [ON, BOB, *finer("userextras/*", "*")]),
+        ([("User", ACCOUNT)], ["impersonate-on:serviceaccount:get /", BY_ACCOUNT]),
+        ([("User", "bob")], ["impersonate - users.:bob"]),
+    ],
+)
+async def test_the_finer_rights_are_as_good_as_the_one_for_everything_as_long_as_none_is_missing(asked, held):
+    """Constrained impersonation, as Kubernetes 1.36 has it: for a verb on a thing, and for who it is."""
+    acting = await impersonate(user(), headers(*asked), Finer(*held))
+    assert acting == await impersonate(user(), headers(*asked), Rules("*"))
+    for right in held:
+        with pytest.raises(Forbidden, match=r'User "alice" cannot impersonate resource "(users|serviceaccounts)"'):
+            await impersonate(user(), headers(*asked), Finer(*(other for other in held if other != right)))
+
+
+@pytest.mark.parametrize(
+    ("asked", "held"),
+    [
+        ([("User", "bob"), ("Group", "a")], [ON, BOB, *finer("groups", "*")]),
+        ([("User", "bob"), ("Extra-scopes", "a")], [ON, BOB, *finer("userextras/scopes", "a")]),
+        ([("User", "bob"), ("Extra-x.test%2Fa", "")], [ON, BOB, *finer("userextras/x.test/a", "")]),
+        (
+            [("User", ACCOUNT), ("Group", "a")],
+            ["impersonate-on:serviceaccount:get /", BY_ACCOUNT, *finer("groups", "a")],
+        ),
+        ([("User", ACCOUNT)], [ON, "impersonate:user-info ns serviceaccounts.authentication.k8s.io:sa"]),
+        ([("User", "bob"), ("Group", MASTERS)], [ON, BOB, *finer("groups", MASTERS)]),
+        ([("User", "system:node:n1")], [ON, *finer("users", "system:node:n1")]),
+    ],
+)
+async def test_what_the_finer_rights_do_not_reach(asked, held):
+    """A star is asked for with four at least; extra has keys with a domain; an account or a node is nothing but its name."""
+    with pytest.raises(Forbidden):
+        await impersonate(ADMIN, headers(*asked), Finer(*held))
+
+
+async def test_a_node_is_one_of_the_nodes_by_the_finer_rights_alone():
+    """AZ4."""
+    asked = headers(("User", "system:node:n1"))
+    held = ("impersonate-on:arbitrary-node:get /", "impersonate:arbitrary-node - nodes.authentication.k8s.io:n1")
+    for rules in (Rules("*"), Finer(*held)):
+        assert (await impersonate(ADMIN, asked, rules)).groups == ("system:nodes", "system:authenticated")
+    plain = Finer("impersonate - users.:system:node:n1", held[1])
+    assert (await impersonate(ADMIN, asked, plain)).groups == ("system:authenticated",)
+    grouped = headers(("User", "system:node:n1"), ("Group", "dev"))
+    assert (await impersonate(ADMIN, grouped, Rules("*"))).groups == ("dev", "system:authenticated")
+
+
+async def test_an_agent_is_the_node_that_it_runs_on_and_no_other():
+    """AZ4: by a right that is the same on every node; nobody else says of itself where it runs."""
+    on = "authentication.kubernetes.io/node-name"
+    agent = user(
+        "system:serviceaccount:kube-system:agent", "system", cluster="root", extra={on: ("n1",), "a/b": ("c",)}
+    )
+    held = ("impersonate-on:associated-node:get /", "impersonate:associated-node - nodes.authentication.k8s.io:*")
+    rules = Finer(*held)
+    acting = await impersonate(agent, headers(("User", "system:node:n1")), rules)
+    assert (acting.name, acting.groups) == ("system:node:n1", ("system:nodes", "system:authenticated"))
+    keys = {"authentication.kubernetes.io/associated-node-keys": ("a/b", on)}
+    assert [principal.extra for principal, _ in rules.asked] == [keys, keys]
+    stranger = user("system:serviceaccount:kube-system:agent", "system", extra={on: ("n1",)})
+    for caller, node in ((agent, "n2"), (stranger, "n1")):
+        with pytest.raises(Forbidden):
+            await impersonate(caller, headers(("User", f"system:node:{node}")), Finer(*held))
 
 
 FORBIDDEN = {
@@ -229,5 +334,5 @@ def test_any_headers_are_read_or_bad(pairs):
     assert (wish is None) is (not pairs)
     if wish is not None:
         assert wish.user
-        names = {permission.name for permission in permissions(wish)}
+        names = {permission.name for need in needed(wish) for permission in need.each}
         assert set(wish.groups) <= names

@@ -39,6 +39,8 @@ class _Answers(BaseHTTPRequestHandler):
         status: dict[str, Any] = {"allowed": resource == "oracles" and name != "denied"}
         if name in ("denied", "both"):
             status["denied"] = True
+        if name == "unsure":
+            status["reason"] = "ask the guard"
         if name == "nonsense":
             status = {"allowed": "true"}
         data = json.dumps({**review, "status": status}).encode()

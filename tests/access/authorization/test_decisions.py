@@ -88,6 +88,31 @@ def test_a_review_without_a_tenant_is_about_a_user_of_the_space(world: Client) -
     assert (status, answer["reason"]) == (403, "Forbidden")
 
 
+def test_a_refusal_gives_the_reason_of_every_mode_that_has_one(world: Client) -> None:
+    """AZ11: a line each, in Kubernetes' words; and a rules review says which roles are not there."""
+    group, lena = "rbac.authorization.k8s.io", {"name": "lena", "tenant": "acme"}
+    world.ok(
+        "POST",
+        f"/clusters/root:acme/apis/{group}/v1/clusterrolebindings",
+        {
+            "metadata": {"name": "lost"},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "nope"},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": "lena"}],
+        },
+    )
+    missing = f'clusterrole.{group} "nope" not found'
+    reasons = f"No policy matched.\nRBAC: {missing}\nask the guard"
+    at = "/clusters/root:acme"
+    status, refused = world.request("GET", f"{at}/api/v1/namespaces/team/configmaps/unsure", who=lena)
+    assert status == 403
+    assert refused["message"].partition('in the namespace "team"')[2] == f": {reasons}"
+    asked = {"verb": "get", "resource": "configmaps", "namespace": "team", "name": "unsure"}
+    assert world.review(lena, "root:acme", asked) == {"allowed": False, "reason": f"ABAC: {reasons}"}
+    reviews = f"{at}/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+    found = world.ok("POST", reviews, {"spec": {"namespace": "team"}}, who=lena)["status"]
+    assert found["evaluationError"].startswith(f"{missing}; ")
+
+
 def test_every_kind_of_review_is_served_in_every_space(world: Client) -> None:
     """AZ10."""
     group = "/apis/authorization.k8s.io/v1"

@@ -129,7 +129,7 @@ async def test_an_authorizer_that_breaks_denies() -> None:
     decision = await chain.authorize(person("acme"), request("acme"))
     assert (decision.verdict, decision.step) == (Verdict.DENY, "broken")
     assert replace(await chain.explain(person("acme"), request("acme")), trace=()) == decision
-    assert await chain.rules_for(person("acme"), "root:acme", "x") == ((), False)
+    assert await chain.rules_for(person("acme"), "root:acme", "x") == RuleSet(complete=False)
     assert not (await AuthorizationChain([]).authorize(person("acme"), request("acme"))).allowed
 
 

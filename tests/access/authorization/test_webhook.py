@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from argparse import ArgumentParser
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from access.authorization.modes.webhook import WebhookAuthorizer
+from access.authorization.options import AuthorizationOptions, add_flags
 from access.httpclient import REST_SECONDS, HttpClient, Webhook
 from kube.authentication.identity import TENANT_EXTRA, Principal
 from kube.authorization.decisions import Verdict
@@ -167,7 +169,7 @@ async def test_refusals_drive_out_no_allow_and_memory_is_bounded(oracle: Oracle,
         lambda: web.Response(text="<html>yes</html>", content_type="text/html"),
         lambda: web.json_response([]),
         lambda: web.json_response({}),
-        lambda: said(),
+        lambda: said(allowed=0),
         lambda: web.json_response({"status": {"allowed": True}}),
         lambda: said(kind="SelfSubjectAccessReview", allowed=True),
         lambda: said(version="authorization.k8s.io/v1beta1", allowed=True),
@@ -188,6 +190,15 @@ async def test_what_is_no_answer_comes_to_the_failure_policy_and_is_not_remember
     assert (await authorizer.authorize(person(), getting())).verdict is wanted
     oracle.answer = lambda: said(allowed=True)
     assert (await authorizer.authorize(person(), getting())).verdict is Verdict.ALLOW
+
+
+def test_there_is_one_webhook_and_it_denies_unless_it_is_told_otherwise() -> None:
+    """Where kube-apiserver has ``--authorization-config``, and by the flag for one webhook no opinion."""
+    parser = ArgumentParser()
+    add_flags(parser, AuthorizationOptions())
+    given, unknown = parser.parse_known_args(["--authorization-config=x"])
+    assert unknown == ["--authorization-config=x"]
+    assert given.authorization_webhook_failure_policy == "Deny"
 
 
 async def test_a_slow_webhook_holds_nobody_longer_than_its_patience(oracle: Oracle, make: Make) -> None:
@@ -222,6 +233,27 @@ async def test_a_question_that_is_refused_silences_the_webhook_for_nobody(oracle
     for number in range(20):
         assert not (await authorizer.authorize(person(f"u{number}"), getting())).allowed
     assert len(oracle.asked) == 20
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict", "reason"),
+    [
+        ({}, Verdict.NO_OPINION, ""),
+        ({"allowed": None, "denied": None}, Verdict.NO_OPINION, ""),
+        ({"reason": "x"}, Verdict.NO_OPINION, "x"),
+        ({"denied": True, "reason": "x"}, Verdict.DENY, "x"),
+    ],
+)
+async def test_what_an_answer_does_not_say_is_no(
+    oracle: Oracle, make: Make, status: dict[str, Any], verdict: Verdict, reason: str
+) -> None:
+    """As in Kubernetes, where a field that is left out is false; and it is remembered like any other answer."""
+    authorizer = make()
+    oracle.answer = lambda: said(**status)
+    for _ in range(2):
+        decision = await authorizer.authorize(person(), getting())
+        assert (decision.verdict, "" if decision.aside else decision.reason) == (verdict, reason)
+    assert len(oracle.asked) == 1
 
 
 async def test_denied_beats_allowed(oracle: Oracle, make: Make) -> None:

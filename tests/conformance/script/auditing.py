@@ -51,7 +51,7 @@ AGENT = "story/1"
 AUTHORIZED = "authorization.k8s.io/decision"
 JUDGED = "pod-security.kubernetes.io/"
 OTHERS = ("requestReceivedTimestamp", "stageTimestamp", "auditID", "authenticationMetadata")
-"""Moments, identifiers, and which of the finer rights to impersonate has counted: there is one right here."""
+"""Moments, identifiers, and which of the rights to impersonate has counted: they are tried in another order here."""
 
 
 def audit_flags(folder: Path) -> tuple[str, str]:
