@@ -188,7 +188,7 @@ def rotate(name: str, *, step: str, spread: float | None, revoke: bool) -> str:
     if rotation.known_after and step in ("both", "promote"):
         step = _step_in_time(rotation, path, step, rotation.known_after if spread is None else spread)
     _require_due(rotation, path, step)
-    young = rotation.outlives - (time.time() - path.stat().st_mtime)
+    young = rotation.outlives - (time.time() - files.since(path))
     if step in ("announce", "both") and young > 0 and b"PUBLIC KEY" in path.read_bytes() and not revoke:
         raise CannotRotate(
             f"{name} was rotated lately, and tokens of the key before are out for another {young / 3600:.0f} hours: "
@@ -230,7 +230,7 @@ def _require_due(rotation: Rotation, path: Path, step: str) -> None:
 def _step_in_time(rotation: Rotation, path: Path, step: str, wait: float) -> str:
     if not authorities.announced(path):
         return "announce" if step == "both" else step
-    left = wait - (time.time() - path.stat().st_mtime)
+    left = wait - (time.time() - authorities.announced_at(path))
     if left > 0:
         raise CannotRotate(
             f"{rotation.name} was announced lately, and files from before know the old one alone for another "

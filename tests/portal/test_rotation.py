@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import jwt
 import pyotp
 import pytest
+import time_machine
 from cryptography.fernet import Fernet
 from django.apps import apps
 from django.core import signing
@@ -338,7 +339,7 @@ WITHOUT_STEPS = {"server-certificate", "client-certificates"}
 @pytest.mark.django_db
 @pytest.mark.parametrize("name", ROTATIONS)
 def test_every_step_in_any_order_is_due_or_refused_and_no_key_comes_back(
-    name: str, settings: Any, tmp_path: Path
+    name: str, settings: Any, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """Every three steps after one another, each in whatever state the ones before have left."""
     options = Options(database_url="", data_folder=tmp_path)
@@ -362,8 +363,11 @@ def test_every_step_in_any_order_is_due_or_refused_and_no_key_comes_back(
         return pem_blocks(text)[0] if b"BEGIN" in text else text.split(b",")[0]
 
     had, announced, refused = [used()], False, 0
+    clock = time_machine.travel(datetime.now(UTC))
+    shifted = clock.start()
+    request.addfinalizer(clock.stop)
     for asked in chain(*product(STEPS, repeat=3)):
-        os.utime(path, (0, 0))
+        shifted.shift(timedelta(days=1, seconds=1))
         step = asked
         before, entries = folder(), AuditEntry.objects.count()
         try:
@@ -386,6 +390,43 @@ def test_every_step_in_any_order_is_due_or_refused_and_no_key_comes_back(
             raise AssertionError("nothing has taken over")
     assert len(had) > 8
     assert refused > 8 or name in WITHOUT_STEPS
+
+
+WAITING = {
+    "service-account-key": ("both", "announce", timedelta(days=1)),
+    "portal-token-key": ("both", "announce", timedelta(hours=2)),
+    "server-ca": ("announce", "promote", timedelta(hours=2)),
+    "client-ca": ("announce", "promote", timedelta()),
+}
+"""What has to wait for something that the same key's step before has left behind, and for how long."""
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", WAITING)
+def test_how_old_keys_are_does_not_depend_on_the_file_that_they_were_copied_into(
+    name: str, settings: Any, tmp_path: Path
+) -> None:
+    """As of a Secret's content, written into a folder for every step anew."""
+    prepare(Options(database_url="", data_folder=tmp_path))
+    settings.PKI_DIR = tmp_path / "pki"
+    settings.PORTAL_TOKEN_KEY_FILE = tmp_path / "pki" / "portal-tokens.key"
+    first, second, wait = WAITING[name]
+    now = datetime.now(UTC)
+
+    def copied(moment: datetime) -> None:
+        for path in settings.PKI_DIR.iterdir():
+            os.utime(path, (moment.timestamp(), moment.timestamp()))
+
+    with time_machine.travel(now):
+        rotate(name, step=first, spread=0 if first == "both" else None, revoke=False)
+    copied(datetime(2020, 1, 1, tzinfo=UTC))
+    if wait:
+        with time_machine.travel(now + wait / 2), pytest.raises(CannotRotate, match="lately"):
+            rotate(name, step=second, spread=None, revoke=False)
+    later = now + wait + timedelta(seconds=1)
+    copied(later)
+    with time_machine.travel(later):
+        assert rotate(name, step=second, spread=None, revoke=False) == second
 
 
 def test_the_mail_server_may_be_given_as_a_file_and_the_sender_by_name(tmp_path: Path) -> None:
