@@ -133,6 +133,17 @@ def read(lines: Iterable[bytes], key: Ed25519PublicKey, *, whole: bool = True) -
     return history
 
 
+def read_all(lines: Iterable[bytes], key: Ed25519PublicKey) -> list[History]:
+    """What each file says of those whose lines are here: whoever is sent them by several workers has them in one another.
+
+    A line belongs to the file whose last line it names, and the first of a file to a new one. A line that was sent twice
+    counts once.
+    """
+    parts = _parted([line.rstrip(b"\n") for line in lines])
+    keys = _trusted([found for part in parts for found in map(_handover, part) if found is not None], key)
+    return [_known(part, keys, whole=True) or read(part, key) for part in parts]
+
+
 def append(
     file: Path, keys: Sequence[Ed25519PrivateKey], heads: Mapping[str, Head], now: datetime
 ) -> Checkpoint | None:
@@ -145,7 +156,7 @@ def append(
     file.parent.mkdir(parents=True, exist_ok=True)
     with _locked(file) as handle:
         lines, ended = _tail(handle)
-        history = _known(lines, keys)
+        history = _known(lines, [key.public_key() for key in keys]) or History()
         known = history.heads
         grown = {chain: head for chain, head in sorted(heads.items()) if head[0] > known.get(chain, (0, ""))[0]}
         if not grown:
@@ -156,7 +167,7 @@ def append(
         before = _owner(history, keys, file) if last else keys[0]
         if before is not keys[0]:
             written.append(handover_of(number, now, previous, before, keys[0]))
-            number, previous = number + 1, hashlib.sha256(written[-1]).hexdigest()
+            number, previous = number + 1, digest_of(written[-1])
         signed = {**known, **grown} if number % EVERY == 0 else grown
         line = line_of(number, now, previous, signed, keys[0])
         handle.write(b"\n".join([*written, line, b""]))
@@ -168,15 +179,66 @@ def append(
 def goes_by(file: Path, key: Ed25519PrivateKey) -> bool:
     """Whether what is written next needs no other key than this: it has signed the end of the file, or there is none."""
     with suppress(FileNotFoundError), file.open("rb") as handle:
-        history = _known(_tail(handle)[0], [key])
-        return history.key is not None and _name_of(history.key) == _name_of(key.public_key())
+        history = _known(_tail(handle)[0], [key.public_key()])
+        return history is not None and history.key is not None and _name_of(history.key) == _name_of(key.public_key())
     return True
 
 
-def _known(lines: Sequence[bytes], keys: Sequence[Ed25519PrivateKey]) -> History:
-    """What the end of a file says, by whichever of the keys has signed it."""
-    histories = (read(lines, key.public_key(), whole=False) for key in keys)
-    return next((history for history in histories if history.checkpoints), History())
+def _known(lines: Sequence[bytes], keys: Sequence[Ed25519PublicKey], *, whole: bool = False) -> History | None:
+    """What a file, or its end, says by whichever of the keys has signed it."""
+    histories = (read(lines, key, whole=whole) for key in keys)
+    return next((history for history in histories if history.checkpoints), None)
+
+
+def _parted(lines: Iterable[bytes]) -> list[list[bytes]]:
+    """The lines of each file, in order. Nothing is believed here: what follows nothing is left to be a flaw of one."""
+    parts: list[list[bytes]] = []
+    ends: list[tuple[int, str]] = []
+    """Of each part the number of its last line, and what the next one names as ``previous``."""
+    last = 0
+    for line in lines:
+        digest = digest_of(line)
+        if any(end == digest for _, end in ends):
+            continue
+        number, previous = _place_of(line)
+        at = next((at for at, (_, end) in enumerate(ends) if end == previous), None)
+        if at is None and (not parts or (number, previous) == (1, GENESIS)):
+            at = len(parts)
+            parts.append([])
+            ends.append((0, GENESIS))
+        elif at is None and number:
+            nearest = max(((end, at) for at, (end, _) in enumerate(ends) if end < number), default=(0, last))
+            at = nearest[1]
+        last = last if at is None else at
+        parts[last].append(line)
+        if number:
+            ends[last] = (number, digest)
+    return parts
+
+
+def _place_of(line: bytes) -> tuple[int, str]:
+    """The number, and what it names as the line before; 0 for what is no checkpoint."""
+    try:
+        body = json.loads(line)
+        return int(body["number"]), str(body["previous"])
+    except (ValueError, TypeError, KeyError, OverflowError):
+        return 0, ""
+
+
+def _trusted(
+    handovers: Sequence[tuple[Ed25519PublicKey, Ed25519PublicKey]], key: Ed25519PublicKey
+) -> list[Ed25519PublicKey]:
+    """The key, those after it, and those before it: not what one of these has handed over to otherwise."""
+    found: dict[str, Ed25519PublicKey] = {}
+    for pairs in (handovers, [(after, before) for before, after in handovers]):
+        waiting = [key]
+        while waiting:
+            here = waiting.pop()
+            found[_name_of(here)] = here
+            waiting += [
+                there for near, there in pairs if _name_of(near) == _name_of(here) and _name_of(there) not in found
+            ]
+    return list(found.values())
 
 
 def _owner(history: History, keys: Sequence[Ed25519PrivateKey], file: Path) -> Ed25519PrivateKey:
@@ -206,18 +268,32 @@ def _complete(content: bytes) -> bool:
     return any(number % EVERY == 0 for number in numbers)
 
 
-def lines_after(file: Path, number: int, key: Ed25519PublicKey) -> list[tuple[int, bytes]]:
-    """The checkpoints of the file after ``number``, as they were signed."""
+def lines_after(file: Path, number: int, key: Ed25519PublicKey, *, digest: str = "") -> list[tuple[int, bytes]]:
+    """The checkpoints of the file after ``number``, as they were signed.
+
+    All of them where that one has another ``digest``: then the file was begun anew.
+    """
     with suppress(FileNotFoundError), file.open("rb") as handle:
-        lines, _ = _tail(handle)
-        first = next((int(found[1]) for found in map(_NUMBER.search, lines) if found), 0)
-        if first > number + 1:
+        found = _signed(_tail(handle)[0], key)
+        if (number, digest) not in found:
             handle.seek(0)
-            lines = handle.read().splitlines()
-        signed = {each.digest: each.number for each in read(lines, key, whole=False).checkpoints}
-        numbered = ((signed.get(hashlib.sha256(line).hexdigest(), 0), line) for line in lines)
-        return [(found, line) for found, line in numbered if found > number]
+            found = _signed(handle.read().splitlines(), key)
+        if digest and (number, digest) not in found:
+            number = 0
+        return [(each, line) for (each, _), line in found.items() if each > number]
     return []
+
+
+def _signed(lines: Sequence[bytes], key: Ed25519PublicKey) -> dict[tuple[int, str], bytes]:
+    """Lines that are signed, by number and digest."""
+    numbers = {each.digest: each.number for each in read(lines, key, whole=False).checkpoints}
+    digests = ((digest_of(line), line) for line in lines)
+    return {(numbers[digest], digest): line for digest, line in digests if digest in numbers}
+
+
+def digest_of(line: bytes) -> str:
+    """What the next line names as ``previous``."""
+    return hashlib.sha256(line).hexdigest()
 
 
 def private_keys(file: Path, *, make: bool = True) -> tuple[Ed25519PrivateKey, ...]:
@@ -289,7 +365,7 @@ def _parsed(line: bytes, key: Ed25519PublicKey) -> Checkpoint | None:
         key.verify(signature, _canonical(body))
         heads = {chain: (int(sequence), str(end)) for chain, (sequence, end) in body["heads"].items()}
         time = datetime.fromisoformat(body["time"])
-        return Checkpoint(int(body["number"]), time, body["previous"], heads, hashlib.sha256(line).hexdigest())
+        return Checkpoint(int(body["number"]), time, body["previous"], heads, digest_of(line))
     except (ValueError, TypeError, KeyError, AttributeError, InvalidSignature):
         return None
 

@@ -10,7 +10,7 @@ import urllib3
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from django.conf import settings
 
-from audit.checkpoints import Checkpoint, append, lines_after, private_keys
+from audit.checkpoints import Checkpoint, append, digest_of, lines_after, private_keys
 from audit.selectors import chain_heads
 
 logger = logging.getLogger(__name__)
@@ -33,12 +33,12 @@ def _send(url: str, key: Ed25519PublicKey) -> None:
     """POST each line in order; the first that is not taken (2xx) ends the run, and is the next one's first."""
     file = settings.AUDIT_CHECKPOINTS_FILE
     mark = file.with_name(f"{file.name}.sent")
-    sent = int(mark.read_text()) if mark.is_file() else 0
+    sent, digest = (*(mark.read_text() if mark.is_file() else "0").split(), "")[:2]
     headers = {"Content-Type": "application/json"}
     if settings.AUDIT_CHECKPOINTS_TOKEN:
         headers["Authorization"] = f"Bearer {settings.AUDIT_CHECKPOINTS_TOKEN}"
     with urllib3.PoolManager(timeout=_TIMEOUT) as pool:
-        for number, line in lines_after(file, sent, key)[:_AT_ONCE]:
+        for number, line in lines_after(file, int(sent), key, digest=digest)[:_AT_ONCE]:
             try:
                 answer = pool.request("POST", url, body=line, headers=headers, redirect=False, retries=False)
             except urllib3.exceptions.HTTPError as error:
@@ -47,4 +47,4 @@ def _send(url: str, key: Ed25519PublicKey) -> None:
             if not 200 <= answer.status < 300:  # taken, in HTTP's words
                 logger.warning("checkpoint %d of the audit was not taken: %d", number, answer.status)
                 return
-            mark.write_text(str(number))
+            mark.write_text(f"{number} {digest_of(line)}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
@@ -20,7 +20,7 @@ from django.utils.dateparse import parse_datetime
 
 from audit import chain as chains
 from audit.actions import Action
-from audit.checkpoints import Checkpoint, History
+from audit.checkpoints import Checkpoint
 from audit.models import ApiRequest, AuditChain, AuditEntry, Outcome, key_of
 from kube.requests.status import BadRequest
 
@@ -178,17 +178,18 @@ def chain_heads() -> dict[str, tuple[int, str]]:
     }
 
 
-def signed_flaws(history: History, *, chain: str = "") -> list[chains.ChainViolation]:
+def signed_flaws(checkpoints: Iterable[Checkpoint], *, chain: str = "") -> list[chains.ChainViolation]:
     """Where the rows of ``chain``, or of every chain, are not those that were signed: one flaw a chain, in order.
 
     The rows themselves are compared, not the anchors, which whoever cuts a chain can set as well.
     """
     points: dict[str, list[tuple[int, str, Checkpoint]]] = {}
-    for checkpoint in history.checkpoints:
+    for checkpoint in checkpoints:
         for name, (sequence, end) in checkpoint.heads.items():
             if not chain or name == chain:
                 points.setdefault(name, []).append((sequence, end, checkpoint))
-    found = (_signed_flaw(name, signed) for name, signed in sorted(points.items()))
+    # Those of several files are in any order.
+    found = (_signed_flaw(name, sorted(signed, key=lambda each: each[0])) for name, signed in sorted(points.items()))
     return [flaw for flaw in found if flaw is not None]
 
 

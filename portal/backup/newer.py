@@ -12,7 +12,9 @@ from audit.models import AuditChain, AuditEntry
 from audit.recorder import Actor
 from portal.backup.archive import Manifest
 from tenants.models import (
+    Freeze,
     Membership,
+    Offboarding,
     Passkey,
     Phase,
     RecoveryCode,
@@ -50,6 +52,8 @@ class Newer:
     """Roles, and when they end: what is somebody's but for an hour is no membership."""
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
     workspaces: Mapping[UUID, Workspace] = field(default_factory=dict)
+    freezes: tuple[Freeze, ...] = ()
+    offboardings: tuple[Offboarding, ...] = ()
     webhooks: frozenset[UUID] = frozenset()
     cut: Mapping[str, int] = field(default_factory=dict)
     """Rows of the audit by chain that the backup does not have."""
@@ -78,6 +82,8 @@ def newer_than(manifest: Manifest) -> Newer:
         },
         tenants={tenant.name: tenant for tenant in Tenant.objects.all()},
         workspaces={each.pk: each for each in Workspace.objects.select_related("cluster")},
+        freezes=tuple(Freeze.objects.all()),
+        offboardings=tuple(Offboarding.objects.all()),
         webhooks=frozenset(Webhook.objects.values_list("pk", flat=True)),
         cut={
             chain: last - manifest.heads.get(chain, (0, ""))[0]
@@ -133,7 +139,7 @@ def closings(newer: Newer) -> Mapping[str, tuple[str, str]]:
     found: dict[str, tuple[str, str]] = {}
     for name in Tenant.objects.filter(state=TenantState.ACTIVE).values_list("name", flat=True):
         last = newer.tenants.get(name)
-        if last is None or last.state == TenantState.TERMINATING:
+        if last is None or _is_gone(newer, name):
             found[name] = (GONE, DELETED)
         elif last.state == TenantState.SUSPENDED and last.suspended_by != RESTORE.name:
             found[name] = (last.suspended_by, last.suspended_reason)
@@ -155,6 +161,64 @@ def workspaces_keep_closed(newer: Newer) -> Iterator[str]:
         workspace.suspended_with_tenant, workspace.suspended_reason, workspace.suspended_by = False, reason, who
         workspace.save(update_fields=["suspended_with_tenant", "suspended_reason", "suspended_by"])
         yield f"workspace {workspace} stays closed: {reason}"
+
+
+def freezes_keep(newer: Newer) -> Iterator[str]:
+    """Hold still what was held still last; where nobody knows, what the backup holds still. None ends by itself."""
+    last = {(freeze.space, freeze.namespace): freeze for freeze in newer.freezes}
+    before = {(freeze.space, freeze.namespace): freeze for freeze in Freeze.objects.all()}
+    for place, freeze in before.items():
+        if place in last or freeze.tenant_id in newer.tenants:
+            freeze.delete()
+            if place not in last:
+                yield f"{_held(freeze)} was frozen in the backup and is not any more, as it was last"
+    tenants, workspaces = _known()
+    for place, freeze in last.items():
+        if freeze.tenant_id in tenants and (freeze.workspace_id is None or freeze.workspace_id in workspaces):
+            freeze.save(force_insert=True)
+            if place not in before:
+                yield f"{_held(freeze)} stays frozen: {freeze.reason}"
+    Freeze.objects.update(until=None)
+
+
+def offboardings_keep(newer: Newer) -> Iterator[str]:
+    """Let those leave who were leaving last, at the date that was said last: nothing is deleted by one of the backup."""
+    before = {leaving.pk: leaving for leaving in Offboarding.objects.all()}
+    Offboarding.objects.all().delete()
+    tenants, _ = _known()
+    last = {
+        leaving.pk: leaving
+        for leaving in newer.offboardings
+        if leaving.pk in tenants and not _is_gone(newer, leaving.pk)
+    }
+    for name, leaving in last.items():
+        leaving.save(force_insert=True)
+        was = before.get(name)
+        if was is None or was.ends_at != leaving.ends_at:
+            yield f"tenant {name} leaves, and is deleted on {leaving.ends_at:%d %b %Y}, as was said last"
+    for name in sorted(before.keys() - last.keys()):
+        if not newer.continues:
+            why = f"nobody knows whether it is to be deleted on {before[name].ends_at:%d %b %Y} still, offboard it again if so"
+        elif _is_gone(newer, name):
+            why = "it was deleted after the backup"
+        else:
+            why = "that was called off after the backup"
+        suspended = before[name].manner == Offboarding.Manner.SUSPEND
+        then = "; it stays suspended until an operator resumes it" if suspended else ""
+        yield f"tenant {name} does not leave any more: {why}{then}"
+
+
+def _known() -> tuple[set[str], set[UUID]]:
+    return set(Tenant.objects.values_list("pk", flat=True)), set(Workspace.objects.values_list("pk", flat=True))
+
+
+def _is_gone(newer: Newer, name: str) -> bool:
+    last = newer.tenants.get(name)
+    return last is None or last.state == TenantState.TERMINATING
+
+
+def _held(freeze: Freeze) -> str:
+    return f"{'workspace' if freeze.namespace else 'tenant'} {freeze.tenant_id} {freeze.namespace}".strip()
 
 
 def orphans(newer: Newer) -> Iterator[str]:

@@ -8,7 +8,7 @@ from audit.actions import Action
 from audit.recorder import Actor
 from kube.requests.status import Conflict
 from portal.backup.newer import RESTORE
-from tenants.models import Phase, Tenant, TenantState, Workspace
+from tenants.models import Offboarding, Phase, Tenant, TenantState, Workspace
 from tenants.rights import require_operator
 from tenants.services.tenants import tenant_resume
 from tenants.suspensions import installation_closed, installation_open
@@ -29,8 +29,9 @@ def unconfirmed() -> list[str]:
 def restored_open(*, actor: Actor, despite_unconfirmed: bool = False) -> int:
     """Open the doors, and the tenants that the restore has closed; how many they are. Operators only.
 
-    What others have suspended stays so. Raises ``Forbidden``, and ``Conflict`` when nothing is closed, or while a
-    cluster has not confirmed, unless that is waited for no longer: a resumed workspace has new accounts in any case.
+    What others have suspended stays so, and so does who leaves by suspension. Raises ``Forbidden``, and ``Conflict`` when
+    nothing is closed, or while a cluster has not confirmed, unless that is waited for no longer: a resumed workspace has
+    new accounts in any case.
     """
     require_operator(actor)
     if not installation_closed():
@@ -42,9 +43,9 @@ def restored_open(*, actor: Actor, despite_unconfirmed: bool = False) -> int:
             " clusters; or open despite it: what was issued straight at such a cluster then works until it expires."
         )
     closed = Tenant.objects.filter(state=TenantState.SUSPENDED, suspended_by=RESTORE.name)
-    names = list(closed.values_list("name", flat=True))
+    names = list(closed.exclude(offboarding__manner=Offboarding.Manner.SUSPEND).values_list("name", flat=True))
     for name in names:
-        tenant_resume(actor=actor, name=name)
+        tenant_resume(actor=actor, name=name, leaving=True)
     installation_open()
     detail = {"tenants": len(names), "unconfirmed": len(waiting)}
     actor.record(Action.RESTORE_OPENED, chain="system", target="installation", detail=detail)

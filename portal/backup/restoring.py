@@ -30,7 +30,9 @@ from portal.backup.newer import (
     RESTORE,
     Newer,
     accounts_keep,
+    freezes_keep,
     newer_than,
+    offboardings_keep,
     orphans,
     workspaces_keep_closed,
 )
@@ -163,6 +165,8 @@ def _close(done: Restored, newer: Newer, keep_accounts: bool, operator: str, now
     done.differences += closing.webhooks_end(newer)
     done.differences += closing.tenants_close(newer)
     done.differences += workspaces_keep_closed(newer)
+    done.differences += freezes_keep(newer)
+    done.differences += offboardings_keep(newer)
     done.differences += orphans(newer)
     closing.system_accounts_renew()
 

@@ -13,15 +13,16 @@ from pathlib import Path
 from typing import Final
 
 from cryptography import x509
-from cryptography.fernet import Fernet, MultiFernet
+from cryptography.fernet import Fernet
 from cryptography.hazmat.primitives import serialization
 from django.conf import settings
 
 from kube.authentication import pki
 from portal.doctor.findings import Finding, elsewhere, failed, ok, warning
+from portal.rotation import sealed
 from tenants.clusters import encryption
-from tenants.models import Cluster
 
+_NAMED: Final = 5
 _SECRET_LENGTH: Final = 40
 _OLD: Final = timedelta(days=400)
 _SOON: Final = timedelta(days=30)
@@ -48,47 +49,48 @@ def _is_part() -> bool:
 
 
 def sealing_keys() -> Iterator[Finding]:
-    """The sealing keys are of the right form, and each sealed credential opens with the first of them."""
-    if not settings.SEALING_KEYS:
+    """The sealing keys are of the right form, and all that is sealed to stay opens with the first of them."""
+    keys = encryption.keys()
+    if not keys:
         yield failed(
             "sealing-keys", "there is none", "Set TENANTRY_SEALING_KEYS to what the installation was made with."
         )
         return
     try:
-        boxes = [Fernet(key) for key in settings.SEALING_KEYS]
+        for key in keys:
+            Fernet(key)
     except ValueError:
         yield failed("sealing-keys", "one is no Fernet key", "Put right what TENANTRY_SEALING_KEYS says.")
         return
-    behind = []
-    for cluster in Cluster.objects.exclude(sealed_credential=None).order_by("name"):
-        sealed = bytes(cluster.sealed_credential or b"")
+    behind, lost = [], []
+    for each in sealed.lasting():
         try:
-            encryption.decrypt(sealed)
+            encryption.decrypt(each.content)
         except encryption.DecryptionError:
-            yield failed(
-                "sealing-keys",
-                f"the credential of cluster {cluster.name} opens with none of them",
-                "Put the key that sealed it back, behind the newer ones, or register the cluster again.",
-            )
-            return
-        if not _opens(boxes[0], sealed):
-            behind.append(cluster.name)
-    if behind:
+            lost.append(each.name)
+            continue
+        if encryption.is_behind(each.content):
+            behind.append(each.name)
+    if lost:
+        yield failed(
+            "sealing-keys",
+            f"what is kept of these opens with none of them: {_some(lost)}",
+            "Put the key that sealed it back, behind the newer ones; or register the cluster again, remove the second"
+            " factor, make the webhook anew.",
+        )
+    elif behind:
         yield warning(
             "sealing-keys",
-            f"credentials are sealed with an older key: {', '.join(behind)}",
+            f"what is kept of these is sealed with an older key: {_some(behind)}",
             "Run manage.py rotate sealing-keys --finish, then take the older key out.",
         )
     else:
-        yield ok("sealing-keys", f"{len(boxes)}, everything opens with the first")
+        yield ok("sealing-keys", f"{len(keys)}, all that stays opens with the first")
 
 
-def _opens(box: Fernet, sealed: bytes) -> bool:
-    try:
-        encryption.opened_by(MultiFernet([box]), sealed)
-    except encryption.DecryptionError:
-        return False
-    return True
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def key_files() -> Iterator[Finding]:

@@ -34,7 +34,7 @@ def announce(bundle: Path) -> None:
         if announced(bundle):
             raise CannotRotate(f"{bundle} has an announced authority: go on with --step promote.")
         made = pki.make_authority(_NAMES[bundle.stem], now=datetime.now(UTC))
-        files.block_announce(key, made.key)
+        files.block_announce(key, files.since_line() + made.key)
         files.block_announce(bundle, made.certificate)
         _tell(bundle)
 
@@ -42,6 +42,11 @@ def announce(bundle: Path) -> None:
 def announced(bundle: Path) -> bool:
     """Whether the last authority of the bundle is waiting to sign: the one before has let go of its key."""
     return len(pki.pem_blocks(_key_of(bundle).read_bytes())) > 1
+
+
+def announced_at(bundle: Path) -> float:
+    """When it was, in seconds since 1970."""
+    return files.since(_key_of(bundle))
 
 
 def server_ca_promote(bundle: Path, revoke: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,10 @@ _BLOCK_ANNOUNCED: Final = b"announced:\n"
 
 _LINE_ANNOUNCED: Final = ",\n"
 """Before a key that waits to be used; what reads keys takes it for a comma."""
+
+
+_SINCE: Final = re.compile(rb"^since: (\S+)$", re.MULTILINE)
+"""A line between keys, which what reads keys passes over: copies of a file are younger than what is in it."""
 
 
 class CannotRotate(Exception):
@@ -36,6 +41,17 @@ def write(path: Path, data: bytes) -> None:
     if (state.st_uid, state.st_gid) != (os.geteuid(), os.getegid()):
         os.chown(temporary, state.st_uid, state.st_gid)
     temporary.replace(path)
+
+
+def since_line() -> bytes:
+    """What ``since`` reads again."""
+    return f"since: {datetime.now(UTC).isoformat()}\n".encode()
+
+
+def since(path: Path) -> float:
+    """When the file got what it has, in seconds since 1970: as it says itself, or by its own time where it does not."""
+    said = _SINCE.findall(path.read_bytes())
+    return datetime.fromisoformat(said[-1].decode()).timestamp() if said else path.stat().st_mtime
 
 
 def block_announce(path: Path, block: bytes) -> None:
@@ -83,7 +99,7 @@ def signing_key_promote(path: Path, *, revoke: bool) -> None:
     private = [block for block in blocks if b"PRIVATE KEY-----" in block]
     before = serialization.load_pem_private_key(private[0], None).public_key()
     half = before.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    write(path, private[-1].rstrip() + b"\n" + (b"" if revoke else half))
+    write(path, private[-1].rstrip() + b"\n" + (b"" if revoke else since_line() + half))
 
 
 def lines(path: Path) -> list[str]:

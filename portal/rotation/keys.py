@@ -9,19 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cryptography.fernet import Fernet, MultiFernet
+from cryptography.fernet import Fernet
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.conf import settings
-from django.db import transaction
 
 from audit import checkpoints
 from audit.actions import Action
 from audit.recorder import SYSTEM_CHAIN, Actor
 from portal.quickstart.ownapiserver import GATEWAY_USER
-from portal.rotation import authorities, files
+from portal.rotation import authorities, files, sealed
 from portal.rotation.files import CannotRotate
-from tenants.clusters import encryption
-from tenants.models import Cluster, RecordingChunk
 
 _SPREAD: Final = 5.0
 _ACTOR = Actor(name="system:command", operator=True)
@@ -43,11 +40,17 @@ class Rotation:
     known_after: float = 0
     """Seconds until everybody has heard of what is announced, where that is longer than a command waits."""
 
+    given: Callable[[], None] | None = None
+    """``finish`` where the environment gives the keys: afterwards the older ones can be taken out there."""
+
     def file(self) -> Path:
         """Where it is. Raises ``CannotRotate`` where no file holds it."""
         path = self.path()
         if path is None:
-            raise CannotRotate(f"{self.name}: given by the environment; change it there, the new one before the old.")
+            then = "" if self.given is None else " Then run this with --finish, before the old one is taken out."
+            raise CannotRotate(
+                f"{self.name}: given by the environment; change it there, the new one before the old.{then}"
+            )
         if not path.is_file():
             raise CannotRotate(
                 f"{path} is not there: set TENANTRY_KEYS_DIR or TENANTRY_DATA_DIR to where the keys are."
@@ -79,38 +82,20 @@ def _checkpoint_key_finish(path: Path) -> None:
 
 def _seal_anew(path: Path, _revoke: bool) -> None:
     files.line_promote(path)
-    credentials_reseal()
+    sealed.reseal()
 
 
-def credentials_reseal() -> int:
-    """Every cluster's credential under the first key; how many. What it says stays as it was."""
-    count = 0
-    for key in Cluster.objects.exclude(sealed_credential=None).values_list("pk", flat=True):
-        with transaction.atomic():
-            cluster = Cluster.objects.select_for_update(no_key=True).get(pk=key)
-            if cluster.sealed_credential is not None:
-                cluster.sealed_credential = encryption.rotate(cluster.sealed_credential)
-                cluster.save(update_fields=["sealed_credential"])
-                count += 1
-    return count
-
-
-def _sealing_finish(path: Path) -> None:
-    """Only where nothing is left that the first key does not open."""
-    first = MultiFernet([Fernet(files.lines(path)[0])])
-    credentials_reseal()
-    left = set()
-    for chunk in RecordingChunk.objects.order_by("recording_id", "number").iterator(chunk_size=100):
-        try:
-            encryption.opened_by(first, chunk.sealed)
-        except encryption.DecryptionError:
-            left.add(chunk.recording_id)
-    if left:
+def _sealing_finish(path: Path | None) -> None:
+    """Only where nothing is left that the first key does not open, and an older one does."""
+    while sealed.reseal():
+        pass  # until nobody was in between
+    if left := sealed.recordings_behind():
         raise CannotRotate(
             f"{len(left)} recordings are sealed with older keys, and go within RECORDINGS_KEEP_DAYS "
             f"({settings.RECORDINGS_KEEP_DAYS} days): finish then. Backups of that time need the older keys as well: keep a copy."
         )
-    files.line_keep_first(path)
+    if path is not None:
+        files.line_keep_first(path)
 
 
 def _signing(name: str, path: Callable[[], Path | None], outlives: float) -> Rotation:
@@ -173,6 +158,7 @@ ROTATIONS: Final = {
             _seal_anew,
             _sealing_finish,
             files.line_announced,
+            given=lambda: _sealing_finish(None),
         ),
         Rotation(
             "secret-key",
@@ -194,11 +180,15 @@ def rotate(name: str, *, step: str, spread: float | None, revoke: bool) -> str:
     that is not due, as one that was done before, is refused and changes nothing.
     """
     rotation = ROTATIONS[name]
+    if step == "finish" and rotation.given is not None and rotation.path() is None:
+        _record(name, step, revoke)
+        rotation.given()
+        return step
     path = rotation.file()
     if rotation.known_after and step in ("both", "promote"):
         step = _step_in_time(rotation, path, step, rotation.known_after if spread is None else spread)
     _require_due(rotation, path, step)
-    young = rotation.outlives - (time.time() - path.stat().st_mtime)
+    young = rotation.outlives - (time.time() - files.since(path))
     if step in ("announce", "both") and young > 0 and b"PUBLIC KEY" in path.read_bytes() and not revoke:
         raise CannotRotate(
             f"{name} was rotated lately, and tokens of the key before are out for another {young / 3600:.0f} hours: "
@@ -206,10 +196,7 @@ def rotate(name: str, *, step: str, spread: float | None, revoke: bool) -> str:
         )
     if step == "finish" and rotation.finish is None:
         raise CannotRotate(f"{name} has nothing to finish: the next rotation lets go of the key before.")
-    # Recorded first: nothing changes unseen where the database does not answer.
-    _ACTOR.record(
-        Action.KEY_ROTATED, chain=SYSTEM_CHAIN, target=f"keys/{name}", detail={"step": step, "revoked": revoke}
-    )
+    _record(name, step, revoke)
     if step == "finish" and rotation.finish is not None:
         rotation.finish(path)
     if step in ("announce", "both"):
@@ -219,6 +206,13 @@ def rotate(name: str, *, step: str, spread: float | None, revoke: bool) -> str:
     if step in ("promote", "both"):
         rotation.promote(path, revoke)
     return step
+
+
+def _record(name: str, step: str, revoke: bool) -> None:
+    """Before it is done: nothing changes unseen where the database does not answer."""
+    _ACTOR.record(
+        Action.KEY_ROTATED, chain=SYSTEM_CHAIN, target=f"keys/{name}", detail={"step": step, "revoked": revoke}
+    )
 
 
 def _require_due(rotation: Rotation, path: Path, step: str) -> None:
@@ -236,7 +230,7 @@ def _require_due(rotation: Rotation, path: Path, step: str) -> None:
 def _step_in_time(rotation: Rotation, path: Path, step: str, wait: float) -> str:
     if not authorities.announced(path):
         return "announce" if step == "both" else step
-    left = wait - (time.time() - path.stat().st_mtime)
+    left = wait - (time.time() - authorities.announced_at(path))
     if left > 0:
         raise CannotRotate(
             f"{rotation.name} was announced lately, and files from before know the old one alone for another "

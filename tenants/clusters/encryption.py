@@ -21,15 +21,24 @@ def encrypt(secret: str) -> bytes:
 
 def decrypt(sealed: bytes | memoryview) -> str:
     """What was sealed. Raises ``DecryptionError``; its text says nothing of the secret."""
-    return opened_by(_box(), sealed)
-
-
-def opened_by(box: MultiFernet, sealed: bytes | memoryview) -> str:
-    """The same, with the keys of ``box``."""
     try:
-        return box.decrypt(bytes(sealed)).decode()
+        return _box().decrypt(bytes(sealed)).decode()
     except InvalidToken:
         raise DecryptionError("The credential cannot be opened with the configured sealing keys.") from None
+
+
+def is_behind(sealed: bytes | memoryview) -> bool:
+    """Whether one of the keys opens it, and not the first."""
+    first, *older = [Fernet(key) for key in keys()]
+    return not _opens(first, sealed) and any(_opens(key, sealed) for key in older)
+
+
+def _opens(key: Fernet, sealed: bytes | memoryview) -> bool:
+    try:
+        key.decrypt(bytes(sealed))
+    except InvalidToken:
+        return False
+    return True
 
 
 def rotate(sealed: bytes | memoryview) -> bytes:
@@ -41,13 +50,13 @@ def rotate(sealed: bytes | memoryview) -> bytes:
 
 
 def _box() -> MultiFernet:
-    found = _keys()
+    found = keys()
     if not found:
         raise ImproperlyConfigured("Set TENANTRY_SEALING_KEYS: without it no cluster credential can be kept.")
     return MultiFernet([Fernet(key) for key in found])
 
 
-def _keys() -> Sequence[str]:
+def keys() -> Sequence[str]:
     """The settings' keys, or those of their file since it has changed: another key is known to every process at once."""
     global _read  # noqa: PLW0603 # one reading for all threads; a tuple is exchanged whole
     file = settings.SEALING_KEYS_FILE

@@ -198,13 +198,13 @@ def tenant_suspend(
 
 
 @transaction.atomic
-def tenant_resume(*, actor: Actor, name: str) -> Tenant:
+def tenant_resume(*, actor: Actor, name: str, leaving: bool = False) -> Tenant:
     """Open a suspended tenant again, with those workspaces that were suspended with it. Operators only.
 
     Whatever was made out to the tenant's people and service accounts so far, and says when, does not count any more (P5).
 
     Resuming an active tenant changes nothing. Raises ``NotFound``, ``Forbidden``, ``Conflict`` while being deleted, and
-    while it leaves.
+    while it leaves, unless ``leaving`` says that what it leaves by closes it still.
     """
     require_operator(actor)
     tenant = _locked(actor, name, Role.OWNER)
@@ -212,7 +212,8 @@ def tenant_resume(*, actor: Actor, name: str) -> Tenant:
         raise Conflict(f"The tenant {name} is being deleted.", kind="tenants", name=name)
     if tenant.state == TenantState.ACTIVE:
         return tenant
-    require_retained(tenant)
+    if not leaving:
+        require_retained(tenant)
     tenant.state, tenant.suspended_reason, tenant.suspended_at, tenant.suspended_by = TenantState.ACTIVE, "", None, ""
     tenant.suspended_until = None
     tenant.save()

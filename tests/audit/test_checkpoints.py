@@ -22,7 +22,17 @@ from hypothesis import strategies as st
 from audit import chain as chains
 from audit import checkpoints
 from audit.actions import Action
-from audit.checkpoints import append, goes_by, handover_of, line_of, lines_after, private_keys, read
+from audit.checkpoints import (
+    append,
+    digest_of,
+    goes_by,
+    handover_of,
+    line_of,
+    lines_after,
+    private_keys,
+    read,
+    read_all,
+)
 from audit.models import AuditChain, AuditEntry, Outcome
 from audit.publishing import checkpoint_write
 from audit.recorder import record
@@ -32,10 +42,10 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 KEY = Ed25519PrivateKey.generate()
 
 
-def lines(count: int) -> list[bytes]:
+def lines(count: int, chain: str = "acme") -> list[bytes]:
     made, previous = [], chains.GENESIS
     for number in range(1, count + 1):
-        made.append(line_of(number, NOW, previous, {"acme": (number, f"{number:064x}")}, KEY))
+        made.append(line_of(number, NOW, previous, {chain: (number, f"{number:064x}")}, KEY))
         previous = read(made, KEY.public_key()).checkpoints[-1].digest
     return made
 
@@ -62,6 +72,47 @@ def test_no_line_can_go_before_the_last_nor_change_nor_move(places: set[int], da
     changed[place] ^= 1
     assert read([*SIX[:at], bytes(changed), *SIX[at + 1 :]], public).flaws
     assert read([*SIX[:at], SIX[at][: place or 1], *SIX[at:]], public).flaws == []
+
+
+def woven(data: st.DataObject, *parts: list[bytes]) -> list[bytes]:
+    """The lines of some files as one who is sent them by several workers has them: each file's in their order."""
+    left, made = [list(part) for part in parts], list[bytes]()
+    while any(left):
+        made.append(data.draw(st.sampled_from([part for part in left if part])).pop(0))
+    return made
+
+
+@given(data=st.data(), counts=st.lists(st.integers(1, 6), min_size=2, max_size=4))
+def test_files_that_were_sent_to_one_place_are_told_from_one_another(data: st.DataObject, counts: list[int]):
+    """Whatever came between, and whatever was sent twice; and what was taken out of any of them shows."""
+    public = KEY.public_key()
+    parts = [lines(count, f"worker-{at}") for at, count in enumerate(counts)]
+    sent = woven(data, *([line for line in part for _ in range(data.draw(st.integers(1, 2)))] for part in parts))
+    histories = read_all(sent, public)
+    assert [history.flaws for history in histories] == [[] for _ in parts]
+    assert sorted((list(each.heads), len(each.checkpoints)) for each in histories) == [
+        ([f"worker-{at}"], count) for at, count in enumerate(counts)
+    ]
+    assert read(woven(data, *parts), public).flaws or len(parts) == 1
+    inner = [line for part in parts for line in part[:-1]]
+    if inner:
+        gone = data.draw(st.sampled_from(inner))
+        assert any(history.flaws for history in read_all([line for line in sent if line != gone], public))
+        changed = [line.replace(b"worker", b"forger") if line == gone else line for line in sent]
+        assert any(history.flaws for history in read_all(changed, public))
+
+
+@given(places=st.sets(st.integers(0, 4), min_size=1))
+def test_one_file_is_read_as_strictly_among_others(places: set[int]):
+    public, at = KEY.public_key(), min(places)
+    for broken in (
+        [line for place, line in enumerate(SIX) if place not in places],
+        [*SIX[:at], SIX[at + 1], SIX[at], *SIX[at + 2 :]],
+        [*SIX[:5], SIX[5].replace(b"acme", b"acmf")],
+    ):
+        assert any(history.flaws for history in read_all(broken, public))
+    [whole] = read_all(SIX, public)
+    assert (whole.flaws, whole.heads) == ([], read(SIX, public).heads)
 
 
 def test_a_changed_last_line_and_a_foreign_key_show():
@@ -124,6 +175,22 @@ def test_whoever_trusts_one_of_the_keys_can_read_the_whole_file(after: list[int]
         assert [line for _, line in lines_after(file, 0, trusted)] == made
         cut = data.draw(st.integers(0, len(made) - 2))
         assert read([*made[:cut], *made[cut + 1 :]], trusted).flaws
+
+
+def test_whoever_trusts_one_of_the_keys_reads_the_files_of_all_workers(tmp_path: Path):
+    """One was handed over, one not yet, one was begun since; but what a thief hands over to is nobody's."""
+    over = rotated(tmp_path / "one.jsonl", [2, 2])
+    before, since = lines(3, "two"), [line_of(1, NOW, chains.GENESIS, {"three": (1, "x")}, SUCCESSORS[1])]
+    thief = Ed25519PrivateKey.generate()
+    stolen = [line_of(1, NOW, chains.GENESIS, {"four": (1, "x")}, KEY)]
+    stolen.append(handover_of(2, NOW, digest_of(stolen[0]), KEY, thief))
+    theirs = line_of(1, NOW, chains.GENESIS, {"five": (1, "x")}, thief)
+    for trusted in (KEY, SUCCESSORS[1]):
+        histories = read_all([*over, *before, *since], trusted.public_key())
+        assert [(history.flaws, len(history.checkpoints)) for history in histories] == [([], 5), ([], 3), ([], 1)]
+    *_, last = read_all([*over, *stolen, theirs], SUCCESSORS[1].public_key())
+    assert last.flaws
+    assert last.checkpoints == []
 
 
 def test_the_key_before_signs_nothing_after_it_was_replaced(tmp_path: Path):
@@ -314,3 +381,29 @@ def test_a_sink_that_was_away_gets_every_checkpoint_in_order(files: Path, settin
     assert [body for body, _ in taken] == (files / "checkpoints.jsonl").read_bytes().splitlines()
     assert {authorization for _, authorization in taken} == {"Bearer sink-token"}
     assert AuditChain.objects.get(chain="acme").sequence == 3
+
+
+@pytest.mark.django_db
+def test_what_two_workers_send_to_one_place_proves_what_each_has_signed(files: Path, settings: Any):
+    """Each has a volume of its own, and one of them begins its file anew; a line that was taken out shows."""
+    with sink([200]) as (url, taken):
+        settings.AUDIT_CHECKPOINTS_URL, settings.AUDIT_CHECKPOINTS_TOKEN = url, ""
+
+        def sign(worker: str) -> None:
+            write("acme", 1)
+            settings.AUDIT_CHECKPOINTS_FILE = files / worker / "checkpoints.jsonl"
+            checkpoint_write(now=NOW)
+
+        for worker in ("one", "two", "one", "two", "two", "one"):
+            sign(worker)
+        (files / "one" / "checkpoints.jsonl").rename(files / "kept")
+        sign("one")
+        sign("two")
+    elsewhere = files / "checkpoints.jsonl"
+    bodies = [body for body, _ in taken]
+    elsewhere.write_bytes(b"\n".join(bodies))
+    said = verified(files, "--key", str(files / "checkpoints.key.pub"))
+    assert "FAILED" not in said
+    assert [line.split()[0] for line in said.splitlines() if "checkpoints of" in line] == ["3", "4", "1"]
+    elsewhere.write_bytes(b"\n".join(bodies[:2] + bodies[3:]))
+    assert "checkpoints: " in verified(files)

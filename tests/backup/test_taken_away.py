@@ -55,6 +55,50 @@ for email, staff in (("bob@acme.test", False), ("carol@platform.test", True), ("
 """
 
 
+LEAVING = """
+from datetime import timedelta
+from django.utils import timezone
+from audit.recorder import Actor
+from tenants.models import Tenant
+from tenants.services import tenant_create, tenant_delete
+from tenants.services.operating.freezing import tenant_freeze, tenant_thaw
+from tenants.services.operating.offboarding import tenant_offboard, tenant_retain
+actor, now = Actor(name="operator@platform.test", operator=True), timezone.now()
+def leave(name, days, manner="freeze"):
+    tenant_offboard(
+        actor=actor, name=name, reason="merger", ends_at=now + timedelta(days=days), manner=manner, now=timezone.now())
+"""
+LEAVING_BEFORE = f"""{LEAVING}
+for name in ("goes-on", "put-off", "put-off-shut", "called-off", "called-off-shut", "deleted", "frozen", "thawed"):
+    tenant_create(actor=actor, name=name)
+for name in ("goes-on", "put-off", "called-off", "deleted"):
+    leave(name, 30)
+for name in ("put-off-shut", "called-off-shut"):
+    leave(name, 30, "suspend")
+for name in ("frozen", "thawed"):
+    tenant_freeze(actor=actor, name=name, reason="audit", until=now + timedelta(days=2))
+"""
+LEAVING_SINCE = f"""{LEAVING}
+for name in ("put-off", "put-off-shut"):
+    leave(name, 300)
+for name in ("called-off", "called-off-shut"):
+    tenant_retain(actor=actor, name=name)
+tenant_delete(actor=actor, name="deleted")
+tenant_thaw(actor=actor, name="thawed")
+tenant_freeze(actor=actor, name="frozen", reason="under investigation")
+tenant_freeze(actor=actor, name="acme", reason="under investigation")
+leave("globex", 300, "suspend")
+tenant_create(actor=actor, name="made-since")
+leave("made-since", 300)
+"""
+TIME_GOES_BY = """
+from datetime import timedelta
+from django.utils import timezone
+from tenants.reconciler.lapses import lapses_sweep
+lapses_sweep(now=timezone.now() + timedelta(days={days}))
+"""
+
+
 @pytest.fixture
 def closed_since(house: Installation, tmp_path: Path) -> Path:
     """A backup, after which much was taken away."""
@@ -99,6 +143,68 @@ def test_what_was_given_an_end_or_told_nothing_more_since_stays_so(
     said = elsewhere.manage("restore", str(file), "--keep-accounts")
     assert "webhook to kept.example.org of acme: make it anew" in said
     assert elsewhere.ask("SELECT url FROM webhooks") == []
+
+
+def test_what_is_held_still_and_who_leaves_is_as_it_was_last(house: Installation, tmp_path: Path) -> None:
+    """And the platform opens, whoever leaves: what was put off or called off since is not deleted by the backup's date."""
+    file = tmp_path / "a.backup"
+    house.manage("shell", code=LEAVING_BEFORE)
+    house.manage("backup", str(file))
+    house.manage("shell", code=LEAVING_SINCE)
+    said = house.manage("restore", str(file))
+    for words in (
+        "tenant acme stays frozen: under investigation",
+        "tenant thawed was frozen in the backup and is not any more",
+        "tenant globex leaves, and is deleted on",
+        "tenant globex stays closed: It leaves: merger",
+        "tenant put-off leaves, and is deleted on",
+        "tenant called-off does not leave any more: that was called off after the backup",
+        "called off after the backup; it stays suspended until an operator resumes it",
+        "tenant deleted does not leave any more: it was deleted after the backup",
+    ):
+        assert words in said, said
+    assert "tenant goes-on" not in said
+    house.manage("restore", "--open")
+    house.manage("shell", code=TIME_GOES_BY.format(days=3))
+    frozen = "SELECT tenant_id, reason FROM freezes ORDER BY 1"
+    assert house.ask(frozen) == [
+        ("acme", "under investigation"),
+        ("deleted", "It leaves: merger"),
+        ("frozen", "under investigation"),
+        ("goes-on", "It leaves: merger"),
+        ("put-off", "It leaves: merger"),
+    ]
+    house.manage("shell", code=TIME_GOES_BY.format(days=40))
+    rows = house.ask("SELECT name, state, coalesce(manner, '') FROM tenants LEFT JOIN offboardings ON tenant_id = name")
+    assert sorted(rows) == [
+        ("acme", "active", ""),
+        ("called-off", "active", ""),
+        ("called-off-shut", "suspended", ""),
+        ("deleted", "suspended", ""),
+        ("frozen", "active", ""),
+        ("globex", "suspended", "suspend"),
+        ("goes-on", "terminating", "freeze"),
+        ("put-off", "active", "freeze"),
+        ("put-off-shut", "suspended", "suspend"),
+        ("thawed", "active", ""),
+    ]
+
+
+def test_where_nobody_knows_who_still_leaves_nothing_is_deleted_or_thawed_by_a_date(
+    house: Installation, install: Install, tmp_path: Path
+) -> None:
+    file, elsewhere = tmp_path / "a.backup", install()
+    house.manage("shell", code=LEAVING_BEFORE)
+    house.manage("backup", str(file))
+    said = elsewhere.manage("restore", str(file))
+    assert "tenant goes-on does not leave any more: nobody knows whether it is to be deleted on" in said
+    elsewhere.manage("restore", "--open")
+    elsewhere.manage("shell", code=TIME_GOES_BY.format(days=400))
+    shut = ["called-off-shut", "put-off-shut"]
+    assert elsewhere.ask("SELECT name FROM tenants WHERE state <> 'active' ORDER BY 1") == [(name,) for name in shut]
+    held = ["called-off", "deleted", "frozen", "goes-on", "put-off", "thawed"]
+    assert elsewhere.ask("SELECT tenant_id FROM freezes ORDER BY 1") == [(name,) for name in held]
+    assert elsewhere.ask("SELECT count(*) FROM offboardings") == [(0,)]
 
 
 def test_where_nobody_knows_what_was_taken_away_no_password_counts(closed_since: Path, install: Install) -> None:

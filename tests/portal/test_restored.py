@@ -5,20 +5,35 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from django.db.models import DateTimeField
 from django.test import Client
 from django.utils import timezone
 
 from access.models import Credential, Login, PersonalAccessToken
 from kube.requests.status import Conflict
 from portal.backup import closing
-from portal.backup.newer import Newer
+from portal.backup.newer import Newer, freezes_keep, offboardings_keep
 from portal.backup.opening import restored_open
-from tenants.models import Desired, Operation, OperationState, Phase, Status, Tenant, User, Workspace
+from tenants.models import (
+    Desired,
+    Freeze,
+    Offboarding,
+    Operation,
+    OperationState,
+    Phase,
+    Status,
+    Tenant,
+    User,
+    Workspace,
+)
+from tenants.reconciler.lapses import lapses_sweep
+from tenants.services.operating.offboarding import tenant_offboard
 from tenants.services.tenants import tenant_suspend
 from tenants.suspensions import installation_close, installation_closed
 from tests import factories
 from tests.portal.conftest import House, signed_in
 from tests.portal.test_api import bearer
+from tests.portal.test_stored_texts import full_house
 from tests.tenants.conftest import OPERATOR
 
 
@@ -27,6 +42,8 @@ def restored() -> None:
     installation_close(closing.REASON)
     list(closing.credentials_end_all(now=timezone.now()))
     list(closing.tenants_close(Newer()))
+    list(freezes_keep(Newer()))
+    list(offboardings_keep(Newer()))
 
 
 def rest(client: Client) -> int:
@@ -101,3 +118,36 @@ def test_a_cluster_that_will_not_come_back_is_waited_for_no_longer(acme: House) 
         restored_open(actor=OPERATOR)
     assert restored_open(actor=OPERATOR, despite_unconfirmed=True) == 1
     assert not installation_closed()
+
+
+@pytest.mark.parametrize("manner", Offboarding.Manner.values)
+def test_who_begins_to_leave_behind_closed_doors_keeps_nobody_else_outside(
+    acme: House, globex: House, manner: str
+) -> None:
+    """Frozen, it opens and stays frozen; suspended, it stays closed."""
+    restored()
+    now = timezone.now()
+    ends_at = now + timedelta(days=30)
+    tenant_offboard(actor=OPERATOR, name="acme", reason="merger", ends_at=ends_at, manner=manner, now=now)
+    frozen = manner == Offboarding.Manner.FREEZE
+    assert restored_open(actor=OPERATOR, despite_unconfirmed=True) == 1 + frozen
+    assert Tenant.objects.get(name="globex").state == "active"
+    assert Tenant.objects.get(name="acme").state == ("active" if frozen else "suspended")
+    assert Freeze.objects.filter(tenant="acme").exists() == frozen
+    assert Offboarding.objects.get().ends_at == ends_at
+
+
+def test_no_date_of_a_backup_ends_anything_for_good_once_it_is_open(operator: User) -> None:
+    """With a row of everything, and every date of each long gone by."""
+    acme = full_house(operator)
+    long_ago = timezone.now() - timedelta(days=30)
+    for model in (Tenant, Workspace, Freeze, Offboarding):
+        dates = {field.name for field in model._meta.local_fields if isinstance(field, DateTimeField)}
+        model._base_manager.update(**dict.fromkeys(dates - {"suspended_at", "deleted_at"}, long_ago))
+    restored()
+    there = set(Workspace.objects.exclude(status=Status.DELETED).values_list("pk", flat=True))
+    restored_open(actor=OPERATOR, despite_unconfirmed=True)
+    lapses_sweep(now=timezone.now())
+    assert Tenant.objects.get(name=acme.tenant.name).state == "active"
+    assert set(Workspace.objects.exclude(status=Status.DELETED).values_list("pk", flat=True)) == there
+    assert Freeze.objects.filter(tenant=acme.tenant).exists()

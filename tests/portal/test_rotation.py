@@ -4,41 +4,52 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import ssl
 import subprocess
 import sys
 import threading
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import chain, product
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import jwt
+import pyotp
 import pytest
+import time_machine
 from cryptography.fernet import Fernet
+from django.apps import apps
 from django.core import signing
 from django.core.management import CommandError, call_command
+from django.db.models import BinaryField
+from django.utils import timezone
 
 from audit.actions import Action
 from audit.checkpoints import private_keys
 from audit.models import AuditEntry, Outcome
 from audit.publishing import checkpoint_write
-from audit.recorder import record
+from audit.recorder import Actor, record
 from gateway.http.certificates import client_kubeconfig, prepare
 from gateway.options import Options
 from kube.authentication.pki import pem_blocks
 from kube.authentication.serviceaccounttokens import load_signing_key, load_verifying_keys
+from portal.doctor.keys import sealing_keys
 from portal.http import secretkeys
 from portal.quickstart.ownapiserver import GATEWAY_USER
 from portal.rotation.files import CannotRotate
 from portal.rotation.keys import ROTATIONS, rotate
+from portal.rotation.sealed import columns
+from portal.signin import factors
 from tenants.clusters import encryption
-from tenants.models import Cluster
+from tenants.models import Cluster, Recording, RecordingChunk, Webhook
+from tenants.services.notices import webhook_create
 from tests import factories
 from tests.apiserver import OwnApiserver, running, started
 from tests.databases import ROOT, migrated
 from tests.gateway.test_restarts import listeners
+from tests.portal.test_stored_texts import full_house
 from tests.speaking import Speaker
 from tests.story.product import eventually
 
@@ -174,6 +185,85 @@ def test_sealing_keys_change_and_everything_sealed_goes_along(keyed: Path) -> No
     assert opened() == "kubeconfig"
 
 
+@pytest.mark.django_db
+@pytest.mark.parametrize("given", ["by a file", "by the environment"])
+def test_apps_and_webhooks_outlive_the_key_that_sealed_their_secrets(given: str, keyed: Path, settings: Any) -> None:
+    """Whoever signed in by an app goes on to, and what addresses are told stays signed with the secret that they know."""
+    now, operator = timezone.now(), factories.operator()
+    actor, secret = Actor(name=operator.email, user_id=operator.pk, operator=True), factors.secret_new()
+    codes = pyotp.TOTP(secret)
+    factors.factor_add(actor=actor, user=operator, secret=secret, code=codes.at(now), now=now)
+    webhook = webhook_create(actor=actor, tenant="", url="https://x.test/", kinds=(), now=now)
+    if given == "by a file":
+        call_command("rotate", "sealing-keys", "--spread", "0")
+        call_command("rotate", "sealing-keys", "--finish")
+        assert len((keyed / "sealing-key").read_text().split(",")) == 1
+    else:
+        settings.SEALING_KEYS = [Fernet.generate_key().decode(), (keyed / "sealing-key").read_text()]
+        settings.SEALING_KEYS_FILE = None
+        with pytest.raises(CommandError, match="Then run this with --finish"):
+            call_command("rotate", "sealing-keys")
+        [behind] = sealing_keys()
+        assert "rotate sealing-keys --finish" in behind.remedy
+        call_command("rotate", "sealing-keys", "--finish")
+        settings.SEALING_KEYS = settings.SEALING_KEYS[:1]
+    assert [each.state for each in sealing_keys()] == ["ok"]
+    later = now + timedelta(minutes=5)
+    assert factors.code_use(actor=actor, user=operator, code=codes.at(later), now=later) == "app"
+    assert encryption.decrypt(Webhook.objects.get().sealed_secret) == webhook.secret
+
+
+@pytest.mark.django_db
+def test_every_sealed_column_that_there_is_goes_along(keyed: Path) -> None:
+    """Generated from the models: whatever will be sealed is sealed anew, missed by the doctor, or waited for."""
+    full_house(factories.operator())
+    file, old, new = keyed / "sealing-key", (keyed / "sealing-key").read_text(), Fernet.generate_key().decode()
+    lasting = [each for each in columns() if each != (RecordingChunk, "sealed")]
+
+    def seal(keys: str, *which: tuple[Any, str]) -> None:
+        file.write_text(keys)
+        for model, name in which:
+            there = model._base_manager.update(**{name: encryption.encrypt("kept")})
+            assert there, f"the house has no {model.__name__}"
+
+    for column in lasting:
+        seal(new, *lasting)
+        seal(old, column)
+        for keys, state in ((f"{new},{old}", "warning"), (new, "failed")):
+            file.write_text(keys)
+            assert [each.state for each in sealing_keys()] == [state], column
+    seal(old, *lasting)  # as the house's recording is
+    call_command("rotate", "sealing-keys", "--spread", "0")
+    with pytest.raises(CommandError, match="recordings are sealed with older keys"):
+        call_command("rotate", "sealing-keys", "--finish")
+    Recording.objects.all().delete()
+    seal(file.read_text().split(",")[1], *lasting)  # as by a process that has not heard yet
+    file.write_text(f"{new},{old}")
+    call_command("rotate", "sealing-keys", "--finish")
+    assert file.read_text() == new
+    for model, name in lasting:
+        assert {encryption.decrypt(each) for each in model._base_manager.values_list(name, flat=True)} == {"kept"}
+
+
+def test_what_is_sealed_is_kept_in_columns_that_say_so() -> None:
+    """Of every binary column it is known whether it is sealed, and nothing sealed goes into another one."""
+    plain = {("store_object", "data"), ("store_event", "data"), ("store_event", "previous")}
+    plain |= {("passkeys", "credential_id"), ("passkeys", "public_data")}
+    binary = {
+        (model._meta.db_table, field.name): (model, field.name)
+        for model in apps.get_models()
+        for field in model._meta.local_fields
+        if isinstance(field, BinaryField)
+    }
+    assert {each for each in binary if binary[each] not in columns()} == plain
+    elsewhere = {"portal/backup/archive.py", "portal/views/accounts/enrolling.py", "tenants/recordings.py"}
+    for floor in ("portal", "tenants", "access", "gateway", "audit"):
+        for path in (ROOT / floor).rglob("*.py"):
+            for line in path.read_text().splitlines():
+                if re.search(r"(?<![\w.])(encryption\.)?encrypt\(", line) and not line.startswith("def "):
+                    assert str(path.relative_to(ROOT)) in elsewhere or "sealed_" in line.split("encrypt(")[0], line
+
+
 def _recording() -> Any:
     tenant = factories.tenant()
     owner = factories.member(tenant)
@@ -260,7 +350,7 @@ WITHOUT_STEPS = {"server-certificate", "client-certificates"}
 @pytest.mark.django_db
 @pytest.mark.parametrize("name", ROTATIONS)
 def test_every_step_in_any_order_is_due_or_refused_and_no_key_comes_back(
-    name: str, settings: Any, tmp_path: Path
+    name: str, settings: Any, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """Every three steps after one another, each in whatever state the ones before have left."""
     options = Options(database_url="", data_folder=tmp_path)
@@ -284,8 +374,11 @@ def test_every_step_in_any_order_is_due_or_refused_and_no_key_comes_back(
         return pem_blocks(text)[0] if b"BEGIN" in text else text.split(b",")[0]
 
     had, announced, refused = [used()], False, 0
+    clock = time_machine.travel(datetime.now(UTC))
+    shifted = clock.start()
+    request.addfinalizer(clock.stop)
     for asked in chain(*product(STEPS, repeat=3)):
-        os.utime(path, (0, 0))
+        shifted.shift(timedelta(days=1, seconds=1))
         step = asked
         before, entries = folder(), AuditEntry.objects.count()
         try:
@@ -308,6 +401,43 @@ def test_every_step_in_any_order_is_due_or_refused_and_no_key_comes_back(
             raise AssertionError("nothing has taken over")
     assert len(had) > 8
     assert refused > 8 or name in WITHOUT_STEPS
+
+
+WAITING = {
+    "service-account-key": ("both", "announce", timedelta(days=1)),
+    "portal-token-key": ("both", "announce", timedelta(hours=2)),
+    "server-ca": ("announce", "promote", timedelta(hours=2)),
+    "client-ca": ("announce", "promote", timedelta()),
+}
+"""What has to wait for something that the same key's step before has left behind, and for how long."""
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", WAITING)
+def test_how_old_keys_are_does_not_depend_on_the_file_that_they_were_copied_into(
+    name: str, settings: Any, tmp_path: Path
+) -> None:
+    """As of a Secret's content, written into a folder for every step anew."""
+    prepare(Options(database_url="", data_folder=tmp_path))
+    settings.PKI_DIR = tmp_path / "pki"
+    settings.PORTAL_TOKEN_KEY_FILE = tmp_path / "pki" / "portal-tokens.key"
+    first, second, wait = WAITING[name]
+    now = datetime.now(UTC)
+
+    def copied(moment: datetime) -> None:
+        for path in settings.PKI_DIR.iterdir():
+            os.utime(path, (moment.timestamp(), moment.timestamp()))
+
+    with time_machine.travel(now):
+        rotate(name, step=first, spread=0 if first == "both" else None, revoke=False)
+    copied(datetime(2020, 1, 1, tzinfo=UTC))
+    if wait:
+        with time_machine.travel(now + wait / 2), pytest.raises(CannotRotate, match="lately"):
+            rotate(name, step=second, spread=None, revoke=False)
+    later = now + wait + timedelta(seconds=1)
+    copied(later)
+    with time_machine.travel(later):
+        assert rotate(name, step=second, spread=None, revoke=False) == second
 
 
 def test_the_mail_server_may_be_given_as_a_file_and_the_sender_by_name(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from django.db import transaction
 
 from audit import export
 from audit.actions import Action
-from audit.checkpoints import History, private_keys, public_key, read
+from audit.checkpoints import History, private_keys, public_key, read_all
 from audit.models import Outcome
 from audit.recorder import SYSTEM_CHAIN, record
 from audit.selectors import chain_names, entry_rows, signed_flaws
@@ -50,34 +50,36 @@ class Command(BaseCommand):
         """Run one of the two."""
         names = [options["chain"]] if options["chain"] else chain_names()
         if options["verb"] == "verify":
-            history = self._history(options["checkpoints"], options["key"])
-            self._verify(names, history, options["chain"] or "", options["jobs"])
+            histories = self._histories(options["checkpoints"], options["key"])
+            self._verify(names, histories, options["chain"] or "", options["jobs"])
         else:
             self._export(names, options["format"])
 
-    def _history(self, file: Path | None, key_file: Path | None) -> History:
-        """The checkpoints to compare with, if any."""
+    def _histories(self, file: Path | None, key_file: Path | None) -> list[History]:
+        """The checkpoints to compare with, if any: one for each worker that has written some."""
         if file is None:
-            return History()
+            return []
         given = key_file or settings.AUDIT_CHECKPOINTS_KEY_FILE
         try:
             key = public_key(given) if key_file else private_keys(given, make=False)[0].public_key()
-            return read(file.read_bytes().splitlines(), key)
+            return read_all(file.read_bytes().splitlines(), key)
         except (OSError, ValueError) as error:
             raise CommandError(f"The checkpoints cannot be read: {error}") from None
 
-    def _verify(self, names: list[str], history: History, chain: str, jobs: int) -> None:
+    def _verify(self, names: list[str], histories: list[History], chain: str, jobs: int) -> None:
         flaws = []
         for checked in check(names, jobs=jobs, progress=self._progress):
             if checked.flaw is not None:
                 flaws.append(checked.flaw)
             elif checked.rows:
                 self.stdout.write(f"{checked.chain}: {checked.rows} rows, whole, ends with {checked.end_hash}")
-        if history.checkpoints:
-            last = history.checkpoints[-1]
-            count, chains = len(history.checkpoints), len(history.heads)
-            self.stdout.write(f"{count} checkpoints of {chains} chains, the last one {last.number} of {last.time}")
-        flaws += [*history.flaws, *signed_flaws(history, chain=chain)]
+        for history in histories:
+            flaws += history.flaws
+            if history.checkpoints:
+                last = history.checkpoints[-1]
+                count, chains = len(history.checkpoints), len(history.heads)
+                self.stdout.write(f"{count} checkpoints of {chains} chains, the last one {last.number} of {last.time}")
+        flaws += signed_flaws((each for history in histories for each in history.checkpoints), chain=chain)
         for flaw in flaws:
             self.stdout.write(f"{flaw.chain}: {flaw.kind} at row {flaw.sequence}: {flaw.message}")
         if flaws:
