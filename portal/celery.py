@@ -23,20 +23,21 @@ def _begin(**_: Any) -> None:
 app.conf.imports = ["portal.scheduling"]
 app.autodiscover_tasks(["tenants", "access", "audit", "store", "portal"])
 app.conf.beat_schedule = {
-    # The message is only a wake-up: what is late is not worth doing twice.
-    "sweep": {"task": "tenants.operations_sweep", "schedule": 2.0, "options": {"expires": 2}},
-    "drift": {"task": "tenants.workspaces_reconcile", "schedule": 10.0, "options": {"expires": 10}},
-    "clusters": {"task": "tenants.clusters_recheck", "schedule": 60.0, "options": {"expires": 60}},
-    "probes": {"task": "tenants.clusters_probe", "schedule": 30.0, "options": {"expires": 30}},
-    "lapses": {"task": "tenants.lapses_sweep", "schedule": 5.0, "options": {"expires": 5}},
-    "notices": {"task": "portal.notices_send", "schedule": 5.0, "options": {"expires": 5}},
-    "recordings": {"task": "tenants.recordings_sweep", "schedule": 60.0, "options": {"expires": 60}},
-    "endings": {"task": "tenants.tenants_end", "schedule": 5.0, "options": {"expires": 5}},
-    "credentials": {"task": "access.credentials_expire", "schedule": 30.0, "options": {"expires": 30}},
-    "usage": {"task": "access.usage_sample", "schedule": 300.0, "options": {"expires": 300}},
-    "compaction": {"task": "store.compact", "schedule": 300.0, "options": {"expires": 300}},
-    "refusals": {"task": "portal.refusals_record", "schedule": 60.0, "options": {"expires": 60}},
-    "sessions": {"task": "portal.sessions_forget", "schedule": 300.0, "options": {"expires": 300}},
-    "checkpoints": {"task": "audit.checkpoints_write", "schedule": 60.0, "options": {"expires": 60}},
-    "partitions": {"task": "audit.partitions_prepare", "schedule": 3600.0, "options": {"expires": 3600}},
+    # By beat's clock, and for as long as few messages wait (``portal.scheduling``): "expires" would be read on a worker's clock.
+    "sweep": {"task": "tenants.operations_sweep", "schedule": 2.0},
+    "drift": {"task": "tenants.workspaces_reconcile", "schedule": 10.0},
+    "clusters": {"task": "tenants.clusters_recheck", "schedule": 60.0},
+    "probes": {"task": "tenants.clusters_probe", "schedule": 30.0},
+    "lapses": {"task": "tenants.lapses_sweep", "schedule": 5.0},
+    "notices": {"task": "portal.notices_send", "schedule": 5.0},
+    "pulse": {"task": "portal.pulse", "schedule": 10.0},
+    "recordings": {"task": "tenants.recordings_sweep", "schedule": 60.0},
+    "endings": {"task": "tenants.tenants_end", "schedule": 5.0},
+    "credentials": {"task": "access.credentials_expire", "schedule": 30.0},
+    "usage": {"task": "access.usage_sample", "schedule": 300.0},
+    "compaction": {"task": "store.compact", "schedule": 300.0},
+    "refusals": {"task": "portal.refusals_record", "schedule": 60.0},
+    "sessions": {"task": "portal.sessions_forget", "schedule": 300.0},
+    "checkpoints": {"task": "audit.checkpoints_write", "schedule": 60.0},
+    "partitions": {"task": "audit.partitions_prepare", "schedule": 3600.0},
 }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +25,8 @@ _PATIENCE_SECONDS: Final = 5.0
 
 LEASE: Final = 7_232_912
 """The number of the advisory lock."""
+_WAITING_MOST: Final = 500
+"""So many messages may wait: where nobody works, what is woken is the same work again and again."""
 _CONNECT: Final = "connect_timeout=5 keepalives_idle=5 keepalives_interval=2 keepalives_count=3 tcp_user_timeout=10000"
 
 
@@ -62,20 +65,42 @@ class Lease:
 
 
 class LeasedScheduler(Scheduler):
-    """Celery's scheduler, which sends nothing while another one holds the lease (GW15)."""
+    """Celery's scheduler, which sends nothing while another one holds the lease (GW15).
+
+    What is due is told by this process' monotonic clock alone: one of the host's that is put back would end all wake-ups, and the
+    lease would be held for nothing. So no message ends by a clock either, which workers read on theirs: it is sent while few wait.
+    """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._lease = Lease(settings.DATABASE_URL)
         self._asking = ThreadPoolExecutor(1)
         self._asked: Future[bool] | None = None
         super().__init__(*arguments, **options)
+        self._due = dict.fromkeys(self.schedule, 0.0)
 
-    def tick(self, *arguments: Any, **options: Any) -> float:
-        """Send what is due, and say when to come again."""
+    def setup_schedule(self) -> None:
+        """What is ours; Celery's own would clean up results, of which there are none."""
+        self.merge_inplace(self.app.conf.beat_schedule)
+
+    def tick(self, *_arguments: Any, **_options: Any) -> float:
+        """Send the one that is due for longest, and say when to come again."""
         alive()
         if not self._holds():
             return RETRY_SECONDS
-        return float(min(super().tick(*arguments, **options) or RETRY_SECONDS, RETRY_SECONDS))
+        name, due = min(self._due.items(), key=lambda each: each[1])
+        now = time.monotonic()
+        if due > now:
+            return min(due - now, RETRY_SECONDS)
+        try:
+            if self._waiting() >= _WAITING_MOST:
+                return RETRY_SECONDS
+        except self.connection.connection_errors + self.connection.channel_errors as error:
+            logger.warning("the broker is away: %s", type(error).__name__)
+            return RETRY_SECONDS
+        entry = self.schedule[name]
+        self._due[name] = now + self.app.conf.beat_schedule[name]["schedule"]
+        self.apply_entry(entry, producer=self.producer)
+        return 0.0
 
     def close(self) -> None:
         """Let go of the lease at once; one that the database says nothing of ends with the process."""
@@ -83,6 +108,11 @@ class LeasedScheduler(Scheduler):
         if self._asked is None:
             self._lease.release()
         self._asking.shutdown(wait=False)
+
+    def _waiting(self) -> int:
+        """How many messages wait for workers."""
+        queue: Any = self.app.amqp.queues[self.app.conf.task_default_queue]
+        return int(queue(self.producer.channel).queue_declare().message_count)
 
     def _holds(self) -> bool:
         """Whether the lease is ours, as far as the database says so in time: one that hangs does not hold us up."""

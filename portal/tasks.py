@@ -8,6 +8,7 @@ from typing import Any, Final
 from celery import shared_task
 from django.utils import timezone
 
+from portal import pulse as pulses
 from portal.notices import sending
 from portal.signin import refusals, resets, sessions
 
@@ -42,3 +43,9 @@ def password_link_ask(self: Any, email: str) -> None:
 def notices_send() -> None:
     """Tell people and machines what has happened."""
     sending.notices_send(now=timezone.now())
+
+
+@shared_task(name="portal.pulse", ignore_result=True)
+def pulse() -> None:
+    """Say that beat wakes workers, and that they come to it."""
+    pulses.pulse_give()

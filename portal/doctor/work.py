@@ -16,6 +16,7 @@ from audit.models import AuditEntry
 from portal import celery_app
 from portal.backup.freshness import backups_standing
 from portal.doctor.findings import FAILED, Finding, elsewhere, failed, ok, warning
+from portal.pulse import pulse_age
 from portal.scheduling import LEASE
 from tenants.clusters.selfcheck import EXPIRES_SOON
 from tenants.models import Cluster, Operation, OperationState, Phase, Status, Workspace
@@ -49,10 +50,13 @@ def cache() -> Iterator[Finding]:
 def workers() -> Iterator[Finding]:
     """A worker answers, and a beat wakes them."""
     answers = celery_app.control.ping(timeout=_ANSWER_SECONDS)
+    woken = timedelta(seconds=pulse_age())
     if answers:
         yield ok("workers", f"{len(answers)} answer")
     else:
-        yield failed("workers", "none answers", "Start one: celery -A portal worker.")
+        # The question ends by this host's clock: a worker whose clock is ahead takes it for late.
+        remedy = "Start one: celery -A portal worker; where one runs, compare its host's clock with this one's."
+        yield failed("workers", "none answers", remedy)
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = %s AND granted"
@@ -60,10 +64,16 @@ def workers() -> Iterator[Finding]:
             [LEASE],
         )
         (holders,) = cursor.fetchone()
-    if holders:
-        yield ok("beat", "one holds the lease")
-    else:
+    if not holders:
         yield failed("beat", "none holds the lease: nothing is swept", "Start one: celery -A portal beat.")
+    elif answers and woken >= _STUCK:
+        yield warning(
+            "beat",
+            f"one holds the lease, and nobody was woken for {woken // timedelta(minutes=1)} minutes",
+            "Ask again in a minute if it was just started, else look at its log and at those of the workers.",
+        )
+    else:
+        yield ok("beat", "one holds the lease")
 
 
 def queue() -> Iterator[Finding]:

@@ -8,11 +8,11 @@ import redis
 from django.conf import settings
 from django.core.handlers.asgi import ASGIRequest
 from django.db import Error, connection
-from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_safe
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from portal.database.migrations import database_is_migrated
 from portal.protocol import LEAVING
 
 _migrated = False
@@ -63,8 +63,7 @@ def _migrations() -> bool:
     global _migrated  # noqa: PLW0603 (migrations are never taken back under a running process)
     if not _migrated:
         try:
-            executor = MigrationExecutor(connection)
-            _migrated = not executor.migration_plan(executor.loader.graph.leaf_nodes())
+            _migrated = database_is_migrated()
         except Error:
             return False
     return _migrated

@@ -95,6 +95,7 @@ def retry_now(workspaces: QuerySet[Workspace]) -> None:
 def enqueue_sweep() -> None:
     """Tell workers to look; nothing depends on it, the sweep finds every due operation (GW15)."""
     # Redis may be away: the operation is in PostgreSQL all the same.
+    # A worker whose clock is ahead takes it for late, and waits for beat.
     with contextlib.suppress(Exception):
         current_app.send_task("tenants.operations_sweep", retry=False, expires=30)
 

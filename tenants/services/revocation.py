@@ -60,5 +60,6 @@ def invitations_end(user: User, tenant: str, *, before: datetime | None = None) 
 def _wake() -> None:
     """Tell a worker to look; nothing depends on it, the sweep finds every ended credential."""
     # Redis may be away: the revocation is in PostgreSQL all the same.
+    # A worker whose clock is ahead takes it for late, and waits for beat.
     with contextlib.suppress(Exception):
         current_app.send_task("access.credentials_expire", retry=False, expires=30)

@@ -406,7 +406,11 @@ def test_its_processes_run_as_the_manifests_say(tmp_path: Path) -> None:
             assert node.start("bootstrap", templates["bootstrap"]).wait(300) == 0, node.log("bootstrap")
             assert json.loads(node.log("bootstrap").splitlines()[-1])["operator_password"]
             for part in PARTS:
-                node.start(part, templates[part], claims=("data",) if part == "worker" else ())
+                claims = ("data",) if part == "worker" else ()
+                spec = templates[part]["spec"]
+                first = {**templates[part], "spec": {**spec, "containers": spec["initContainers"]}}
+                assert node.start(f"{part}-first", first, claims).wait(300) == 0, node.log(f"{part}-first")
+                node.start(part, templates[part], claims)
             eventually(lambda: HELD in node.log("beat"))
             node.start("beat-2", templates["beat"])
             eventually(lambda: node.get("https://127.0.0.1:6443/readyz")[0] == 200, every=1)

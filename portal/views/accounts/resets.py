@@ -45,7 +45,7 @@ def ask(request: HttpRequest) -> HttpResponse:
         email = form.cleaned_data["email"]
         try:
             if attempts.ask_for_link(request, email=email):
-                password_link_ask.apply_async((email,), retry=False, expires=600)
+                password_link_ask.apply_async((email,), retry=False)
             asked = True
         except BrokerAway:
             add_status_error(request, form, ServiceUnavailable("No mail can be sent right now. Try again in a minute."))
