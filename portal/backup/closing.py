@@ -149,4 +149,4 @@ def accounts_forget(operator: str) -> str:
 
 def _chosen(operator: str) -> User | None:
     active = User.objects.filter(status=User.Status.ACTIVE, is_staff=True).order_by("-is_superuser", "created_at")
-    return (active.filter(email__iexact=operator) if operator else active).first()
+    return (active.filter(email__same=operator) if operator else active).first()

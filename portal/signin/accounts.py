@@ -10,7 +10,6 @@ from uuid import UUID
 from django.contrib import auth
 from django.contrib.auth import password_validation
 from django.core.exceptions import ValidationError
-from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
 from django.http import HttpRequest
 from django.utils import timezone
@@ -26,6 +25,7 @@ from portal.signin import attempts, factors, refusals
 from portal.signin.ranks import is_superuser, person_below
 from portal.signin.sessions import sessions_end
 from tenants.models import User
+from tenants.models.mailaddresses import check_address
 from tenants.notices import note_account
 from tenants.rights import require_operator
 from tenants.services.invitations import invitation_accept, invitation_that_counts
@@ -34,8 +34,6 @@ from tenants.services.revocation import access_tokens_end, credentials_end
 _CHANGEABLE = ("name", "status", "is_staff", "is_auditor", "is_superuser", "issuer", "subject")
 _RIGHTS = {"status", "is_staff", "is_auditor", "is_superuser"}
 _SUPERUSERS_ONLY = {"is_superuser", "issuer", "subject"}
-
-MAX_EMAIL = 254
 
 MAX_PASSWORD = 128
 """Longer passwords are refused unread: hashing a megabyte is a cheap way to keep a server busy."""
@@ -120,7 +118,7 @@ def _created(
 ) -> User:
     email = email.strip()
     try:
-        _check_email(email)
+        check_address(email)
         if password:
             _check_password(password, None)
     except ValidationError as error:
@@ -242,7 +240,7 @@ def email_follow(*, actor: Actor, user: User, email: str) -> None:
     """Take the address that the provider has verified, unless it is malformed or another account's (OIDC-07)."""
     before = user.email
     try:
-        _check_email(email)
+        check_address(email)
         with transaction.atomic():
             user.email, user.address_unproven = email, False
             user.save(update_fields=["email", "address_unproven"])
@@ -294,12 +292,6 @@ def left_after(user: User) -> str:
     """What a new password does not end, for its person to look through; empty where there is nothing."""
     left = factors.factors_left(user)
     return f"; {left} still sign you in: look through them on your profile" if left else ""
-
-
-def _check_email(email: str) -> None:
-    validate_email(email)
-    if len(email) > MAX_EMAIL:
-        raise ValidationError(f"At most {MAX_EMAIL} characters.")
 
 
 def _check_password(password: str, user: User | None) -> None:

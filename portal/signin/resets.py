@@ -111,7 +111,7 @@ def password_link_use(*, actor: Actor, digest: str, password: str, now: datetime
 @everything()  # whoever asks is nobody yet
 def password_link_ask(*, email: str, now: datetime) -> bool:
     """Send a link to whoever has this address and a password here; whether one was sent is for the caller alone."""
-    user = User.objects.filter(email__iexact=email.strip(), status=User.Status.ACTIVE).first()
+    user = User.objects.filter(email__same=email, status=User.Status.ACTIVE).first()
     if user is None or not user.has_usable_password():
         return False
     with transaction.atomic():
