@@ -143,8 +143,9 @@ def user_change(*, actor: Actor, user_id: UUID, **changes: Any) -> User:
     Never one's own rights. Only superusers change superusers or make them (API-23), or say whose sign-in at the
     OpenID Connect provider opens an account. Whoever is made one has chosen their own password, and links for another end.
 
-    Disabling ends all that opens anything for the person (``access_end``): who is enabled again signs in again. Raises
-    ``NotFound``, ``Conflict``, ``Forbidden``.
+    Disabling ends all that opens anything for the person (``access_end``): who is enabled again signs in again. So does
+    the first subject of an account whose address nobody had shown to be theirs. Raises ``NotFound``, ``Conflict``,
+    ``Forbidden``.
     """
     changes = {field: value for field, value in changes.items() if field in _CHANGEABLE}
     user = person_below(actor, user_id)
@@ -160,8 +161,6 @@ def user_change(*, actor: Actor, user_id: UUID, **changes: Any) -> User:
         if user.password_given:
             raise Conflict("The password was given by somebody: its person chooses another one first.", kind="users")
         user.password_resets.filter(ended_at=None).update(ended_at=timezone.now())
-    if changes.get("subject"):
-        changes["address_unproven"] = False  # a superuser has said whose it is
     before = {field: getattr(user, field) for field in changes}
     proof = user.get_session_auth_hash()
     for field, value in changes.items():
@@ -174,7 +173,9 @@ def user_change(*, actor: Actor, user_id: UUID, **changes: Any) -> User:
     except IntegrityError:
         raise Conflict("Another account is linked to this subject already.", kind="users") from None
     detail: dict[str, Any] = {"user": user.email, "before": before, "after": changes}
-    if not user.is_active:
+    if changes.get("subject") and user.address_unproven:
+        address_prove(actor=actor, user=user)  # a superuser has said whose it is
+    elif not user.is_active:
         detail |= _all_ended(actor, user).counts()
     elif user.is_auditor and not before.get("is_auditor", True):
         # What was issued before would go on by itself.
@@ -235,6 +236,19 @@ def _all_ended(actor: Actor, user: User) -> Ended:
     )
 
 
+def address_prove(*, actor: Actor, user: User) -> None:
+    """Let the account be its address's, in the caller's transaction: whoever had it until now may be somebody else.
+
+    All that opens anything ends, password, passkeys and second factor too (GW14).
+    """
+    user.address_unproven = False
+    user.set_unusable_password()
+    user.save(update_fields=["address_unproven", "password"])
+    factors.factors_end(actor=actor, user=user)
+    detail = {"user": user.email, "changed": "whose the address is", **_all_ended(actor, user).counts()}
+    actor.record(Action.USER_CHANGED, chain=SYSTEM_CHAIN, target=f"users/{user.id}", detail=detail)
+
+
 @transaction.atomic
 def email_follow(*, actor: Actor, user: User, email: str) -> None:
     """Take the address that the provider has verified, unless it is malformed or another account's (OIDC-07)."""
@@ -242,8 +256,8 @@ def email_follow(*, actor: Actor, user: User, email: str) -> None:
     try:
         check_address(email)
         with transaction.atomic():
-            user.email, user.address_unproven = email, False
-            user.save(update_fields=["email", "address_unproven"])
+            user.email = email
+            user.save(update_fields=["email"])
     except (ValidationError, IntegrityError):
         user.email = before
         return

@@ -1,4 +1,4 @@
-"""An e-mail address is one person's: none that is like it in some alphabet is taken for it (GW14)."""
+"""An e-mail address is one person's: none that is like it is taken for it, and who shows that it is theirs has it alone (GW14)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from django.contrib import auth
 from django.core.exceptions import ValidationError
 from django.db import connection
 
+from audit.models import AuditEntry
 from kube.requests.status import Forbidden, Invalid
 from portal.signin import attempts
 from portal.signin.accounts import email_follow
@@ -19,9 +20,15 @@ from tenants.models.mailaddresses import check_address
 from tenants.selectors import user_by_email
 from tenants.services.namespaces import _person
 from tests import factories
+from tests.portal.authenticator import Authenticator
 from tests.portal.conftest import House, signed_in, stranger
 from tests.portal.test_api import bearer, send
 from tests.portal.test_attempts import use_up
+from tests.portal.test_invitations import accept, invite
+from tests.portal.test_new_passwords import ask, link_of, made
+from tests.portal.test_passkeys import added, used
+from tests.portal.test_sessions import is_ended, machine_of
+from tests.portal.test_signin_steps import OWN, opened, present, with_app
 from tests.requirements import FLOORS, ROOT
 from tests.tenants.conftest import OPERATOR, actor_of
 
@@ -39,6 +46,8 @@ SAME_MAIL: Final = (
     "o\ufb03ce.test",
 )
 """Mail for these goes to a domain of ASCII."""
+
+SOURCES: Final = [p for floor in FLOORS for p in (ROOT / floor).rglob("*.py") if "migrations" not in p.parts]
 
 
 def made_ascii() -> list[str]:
@@ -120,6 +129,49 @@ def test_each_spelling_counts_for_the_one_account(settings: Any, email: str) -> 
 
 def test_people_are_looked_up_in_one_way() -> None:
     """By ``email__same``: each other comparison has an alphabet of its own."""
-    sources = [path for floor in FLOORS for path in (ROOT / floor).rglob("*.py")]
     others = ("email__iexact", "filter(email=", "get(email=")
-    assert [(str(path), each) for path in sources for each in others if each in path.read_text("utf-8")] == []
+    assert [(str(path), each) for path in SOURCES for each in others if each in path.read_text("utf-8")] == []
+
+
+@pytest.mark.parametrize("way", ["mail", "provider"])
+def test_whoever_shows_whose_an_address_is_has_the_account_alone(
+    acme: House, operator: User, mail_server: list[Any], way: str
+) -> None:
+    """Who has the link of an invitation makes the account of anybody's address, and stays in it by nothing (GW14)."""
+    squatter = stranger()
+    accept(squatter, invite(acme.owner, "chief@globex.test", "viewer"), name="Chief", password=factories.PASSWORD)
+    chief, passkey = User.objects.get(email="chief@globex.test"), Authenticator()
+    assert added(chief, passkey).status_code == 302
+    app, _ = with_app(chief)
+    machine, token = machine_of(squatter, chief, "laptop"), bearer(chief)
+    halfway, wide = stranger(), link_of(made(operator, chief, keep_factors="on"))
+    assert present(halfway, chief).headers["Location"] == "/login/code/"
+    offered = signed_in(chief)
+    offered.get("/profile/factor/")
+    if way == "mail":
+        ask(chief.email)
+        owner = stranger()
+        owner.get(link_of(str(mail_server[-1].body)))
+        assert owner.post("/reset/", {"password": OWN}).status_code == 302
+        assert present(owner, chief, OWN).headers["Location"] == "/tenants/", "and no factor of another's is asked for"
+    else:
+        fields = {"name": "", "status": "active", "issuer": "https://id.globex.test", "subject": "u-1"}
+        assert signed_in(operator).post(f"/admin/tenants/user/{chief.pk}/change/", fields).status_code == 302
+        assert not User.objects.get(pk=chief.pk).has_usable_password()
+    assert not User.objects.get(pk=chief.pk).address_unproven
+    assert [each.get("/profile/").status_code for each in (squatter, offered)] == [302, 302]
+    assert send(token, "GET", "me/").status_code == 401
+    assert is_ended(machine)
+    assert used(stranger(), passkey).status_code == 401
+    assert present(stranger(), chief).status_code == 401
+    halfway.post("/login/code/", {"code": app.now()})
+    assert opened(halfway) == []
+    assert stranger().get(wide).status_code == 404
+    said = AuditEntry.objects.get(action="user.change", detail__changed="whose the address is")
+    assert (said.detail["tokens_ended"], said.detail["machines_ended"]) == (1, 1)
+
+
+def test_one_way_alone_makes_an_address_proven() -> None:
+    """Which ends what opened the account before."""
+    said = [line for path in SOURCES for line in path.read_text("utf-8").splitlines() if "address_unproven = " in line]
+    assert [line.strip() for line in said if "models." not in line] == ["user.address_unproven = False"]
