@@ -26,6 +26,7 @@ from portal.signin.ranks import is_superuser, person_below
 from portal.signin.sessions import sessions_end
 from tenants.models import User
 from tenants.models.mailaddresses import check_address
+from tenants.models.people import next_epoch
 from tenants.notices import note_account
 from tenants.rights import require_operator
 from tenants.services.invitations import invitation_accept, invitation_that_counts
@@ -224,8 +225,8 @@ def access_end(*, actor: Actor, user_id: UUID) -> tuple[Ended, UUID]:
 
 def _all_ended(actor: Actor, user: User) -> Ended:
     now = timezone.now()
-    user.session_epoch += 1
-    user.save(update_fields=["session_epoch"])
+    User.objects.filter(pk=user.pk).update(session_epoch=next_epoch(now))
+    user.refresh_from_db(fields=["session_epoch"])
     machines = logins_end(actor=actor, user=user, now=now)
     return Ended(
         sessions=sessions_end(actor=actor, user=user, now=now),
