@@ -192,7 +192,7 @@ def membership_visible_to(actor: Actor, tenant: str, user_id: UUID) -> Membershi
 
 def user_by_email(email: str, *, field: str) -> User:
     """Somebody who has an account; raises ``Invalid`` that names ``field`` of the form or body otherwise."""
-    found = User.objects.filter(email__iexact=email).first()
+    found = User.objects.filter(email__same=email).first()
     if found is None:
         words = "Nobody has an account with this address; an operator can create one."
         causes = [Cause("FieldValueInvalid", words, field)]

@@ -265,11 +265,11 @@ def _home_of(actor: Actor, name: str, cluster: str) -> str:
     if not actor.sees_all or tenant == SYSTEM_TENANT or name.startswith(SERVICE_ACCOUNT_PREFIX):
         return tenant
     tenants = list(
-        Membership.objects.filter(user__email__iexact=name).order_by("tenant_id").values_list("tenant_id", flat=True)
+        Membership.objects.filter(user__email__same=name).order_by("tenant_id").values_list("tenant_id", flat=True)
     )
     if tenant in tenants:
         return tenant
-    if User.objects.filter(email__iexact=name, is_staff=True).exists():
+    if User.objects.filter(email__same=name, is_staff=True).exists():
         return SYSTEM_TENANT
     return tenants[0] if tenants else tenant
 
@@ -399,7 +399,7 @@ def _require_permitted(
 
 def _groups_of(name: str, tenant: str) -> list[str]:
     """The groups that a person of the portal has in a tenant; none for anybody else."""
-    found = Membership.objects.filter(user__email__iexact=name, tenant_id=tenant).first()
+    found = Membership.objects.filter(user__email__same=name, tenant_id=tenant).first()
     return [] if found is None else [f"{MEMBERS}{found.present_role}"]
 
 

@@ -16,7 +16,7 @@ from kube.authentication import idtokens
 from portal.database.scopes import Scope, become, everything
 from portal.http.actors import scope_of
 from portal.signin.oidc.people import user_of
-from portal.signin.oidc.provider import configured
+from portal.signin.oidc.provider import LEEWAY_SECONDS, configured
 from tenants.models import User
 
 
@@ -47,7 +47,8 @@ class AccessTokenAuthentication(authentication.BaseAuthentication):
 class OidcAuthentication(authentication.BaseAuthentication):
     """``Authorization: Bearer <ID token>`` for our own client, by the verifier that sign-in has.
 
-    Opens the account that the subject has signed in to the portal with; rights follow groups at sign-in alone.
+    Opens the account that the subject has signed in to the portal with, unless all access of it was ended since the token
+    was issued (RV-11, P12); rights follow groups at sign-in alone.
     """
 
     def authenticate(self, request: Request) -> tuple[User, None] | None:
@@ -66,6 +67,10 @@ class OidcAuthentication(authentication.BaseAuthentication):
         if user is None or not user.is_active:
             raise exceptions.AuthenticationFailed(
                 "The token opens no account: sign in to the portal once, or ask an operator."
+            )
+        if user.has_ended_since((claims.get("iat") or 0) - LEEWAY_SECONDS):
+            raise exceptions.AuthenticationFailed(
+                "The token is from before all access of the account was ended: get another one from the provider."
             )
         become(scope_of(user))
         return user, None

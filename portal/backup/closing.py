@@ -2,9 +2,9 @@
 
 What ended after the backup would live again with it: so all of it ends, whether it is in the backup or not.
 
-1. Sessions of the portal are in no backup; machines' logins, personal access tokens, people's credentials and the
-   invitations that wait are revoked; requests are withdrawn, break-glass ends, and what waited to be told is not.
-   Webhooks that were deleted since, or may have been, are gone.
+1. Sessions of the portal are in no backup, and no token of the provider for people counts; machines' logins, personal
+   access tokens, people's credentials and the invitations that wait are revoked; requests are withdrawn, break-glass ends,
+   and what waited to be told is not. Webhooks that were deleted since, or may have been, are gone.
 2. Credentials of clusters for the webhooks end: operators issue new ones.
 3. Service accounts of the system space are made anew; tenants' tokens and certificates of before end with the opening of
    their tenant (``credentials_spend``).
@@ -48,6 +48,7 @@ from tenants.models import (
     Webhook,
     Workspace,
 )
+from tenants.models.people import next_epoch
 from tenants.services import desiredstate
 from tenants.services.revocation import credentials_changed
 from tenants.services.tenants import tenant_suspend
@@ -57,6 +58,8 @@ REASON: Final = "The platform was restored from a backup and is not open yet."
 
 def credentials_end_all(*, now: datetime) -> Iterator[str]:
     """Revoke whatever was issued to anybody, before and after the backup; says what has to be issued anew."""
+    # Tokens of the provider are in no table: they are known by when they were issued.
+    User.objects.update(session_epoch=next_epoch(now))
     Login.objects.filter(revoked_at=None).update(revoked_at=now, revoked_by=RESTORE.name)
     PersonalAccessToken.objects.filter(revoked_at=None).update(revoked_at=now)
     Credential.objects.filter(revoked_at=None).exclude(expires_at__lt=now).update(
@@ -149,4 +152,4 @@ def accounts_forget(operator: str) -> str:
 
 def _chosen(operator: str) -> User | None:
     active = User.objects.filter(status=User.Status.ACTIVE, is_staff=True).order_by("-is_superuser", "created_at")
-    return (active.filter(email__iexact=operator) if operator else active).first()
+    return (active.filter(email__same=operator) if operator else active).first()

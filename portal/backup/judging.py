@@ -14,6 +14,7 @@ from portal.backup.archive import Archive, Manifest, Unusable
 from portal.backup.newer import is_continued
 from portal.backup.snapshot import tables_here
 from tenants.models import Tenant, User
+from tenants.models.mailaddresses import address_key
 
 _NAMED: Final = 3
 """So many names stand for all."""
@@ -46,7 +47,7 @@ def require_operator(opened: Archive, email: str) -> None:
         for line in lines:
             fields = line.split(b"\t")
             found, staff, status = (fields[place].decode() for place in places)
-            if found.lower() == email.lower() and staff == "t" and status == User.Status.ACTIVE:
+            if address_key(found) == address_key(email) and staff == "t" and status == User.Status.ACTIVE:
                 return
     raise Unusable(
         f"{email} is no active operator of the backup: name another --operator, or none for its first superuser."

@@ -33,11 +33,14 @@ class Standing:
     auditor: bool
     roles: Mapping[int, str]
     """By membership: whoever left and came back has another."""
+    epoch: int = 0
+    """Changes when all access is ended: whoever is let in again comes anew."""
 
     def keeps(self, before: Standing) -> bool:
         """Whether nothing of ``before`` is lost."""
         return (
             self.signed_in
+            and self.epoch == before.epoch
             and self.operator >= before.operator
             and self.auditor >= before.auditor
             and all(
@@ -68,7 +71,8 @@ def _standing_of(request: HttpRequest, user: User) -> Standing:
     if now is None or not _opens(request):
         return Standing(signed_in=False, operator=False, auditor=False, roles={})
     roles = {each.pk: each.present_role for each in Membership.objects.filter(user=now)}
-    return Standing(signed_in=True, operator=now.is_staff, auditor=now.is_auditor, roles=roles)
+    rank = {"operator": now.is_staff, "auditor": now.is_auditor}
+    return Standing(signed_in=True, **rank, roles=roles, epoch=now.session_epoch)
 
 
 def _opens(request: HttpRequest) -> bool:

@@ -10,7 +10,6 @@ from uuid import UUID
 from django.contrib import auth
 from django.contrib.auth import password_validation
 from django.core.exceptions import ValidationError
-from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
 from django.http import HttpRequest
 from django.utils import timezone
@@ -26,6 +25,8 @@ from portal.signin import attempts, factors, refusals
 from portal.signin.ranks import is_superuser, person_below
 from portal.signin.sessions import sessions_end
 from tenants.models import User
+from tenants.models.mailaddresses import check_address
+from tenants.models.people import next_epoch
 from tenants.notices import note_account
 from tenants.rights import require_operator
 from tenants.services.invitations import invitation_accept, invitation_that_counts
@@ -34,8 +35,6 @@ from tenants.services.revocation import access_tokens_end, credentials_end
 _CHANGEABLE = ("name", "status", "is_staff", "is_auditor", "is_superuser", "issuer", "subject")
 _RIGHTS = {"status", "is_staff", "is_auditor", "is_superuser"}
 _SUPERUSERS_ONLY = {"is_superuser", "issuer", "subject"}
-
-MAX_EMAIL = 254
 
 MAX_PASSWORD = 128
 """Longer passwords are refused unread: hashing a megabyte is a cheap way to keep a server busy."""
@@ -120,7 +119,7 @@ def _created(
 ) -> User:
     email = email.strip()
     try:
-        _check_email(email)
+        check_address(email)
         if password:
             _check_password(password, None)
     except ValidationError as error:
@@ -145,8 +144,9 @@ def user_change(*, actor: Actor, user_id: UUID, **changes: Any) -> User:
     Never one's own rights. Only superusers change superusers or make them (API-23), or say whose sign-in at the
     OpenID Connect provider opens an account. Whoever is made one has chosen their own password, and links for another end.
 
-    Disabling ends all that opens anything for the person (``access_end``): who is enabled again signs in again. Raises
-    ``NotFound``, ``Conflict``, ``Forbidden``.
+    Disabling ends all that opens anything for the person (``access_end``): who is enabled again signs in again. So does
+    the first subject of an account whose address nobody had shown to be theirs. Raises ``NotFound``, ``Conflict``,
+    ``Forbidden``.
     """
     changes = {field: value for field, value in changes.items() if field in _CHANGEABLE}
     user = person_below(actor, user_id)
@@ -162,8 +162,6 @@ def user_change(*, actor: Actor, user_id: UUID, **changes: Any) -> User:
         if user.password_given:
             raise Conflict("The password was given by somebody: its person chooses another one first.", kind="users")
         user.password_resets.filter(ended_at=None).update(ended_at=timezone.now())
-    if changes.get("subject"):
-        changes["address_unproven"] = False  # a superuser has said whose it is
     before = {field: getattr(user, field) for field in changes}
     proof = user.get_session_auth_hash()
     for field, value in changes.items():
@@ -176,7 +174,9 @@ def user_change(*, actor: Actor, user_id: UUID, **changes: Any) -> User:
     except IntegrityError:
         raise Conflict("Another account is linked to this subject already.", kind="users") from None
     detail: dict[str, Any] = {"user": user.email, "before": before, "after": changes}
-    if not user.is_active:
+    if changes.get("subject") and user.address_unproven:
+        address_prove(actor=actor, user=user)  # a superuser has said whose it is
+    elif not user.is_active:
         detail |= _all_ended(actor, user).counts()
     elif user.is_auditor and not before.get("is_auditor", True):
         # What was issued before would go on by itself.
@@ -225,8 +225,8 @@ def access_end(*, actor: Actor, user_id: UUID) -> tuple[Ended, UUID]:
 
 def _all_ended(actor: Actor, user: User) -> Ended:
     now = timezone.now()
-    user.session_epoch += 1
-    user.save(update_fields=["session_epoch"])
+    User.objects.filter(pk=user.pk).update(session_epoch=next_epoch(now))
+    user.refresh_from_db(fields=["session_epoch"])
     machines = logins_end(actor=actor, user=user, now=now)
     return Ended(
         sessions=sessions_end(actor=actor, user=user, now=now),
@@ -237,15 +237,28 @@ def _all_ended(actor: Actor, user: User) -> Ended:
     )
 
 
+def address_prove(*, actor: Actor, user: User) -> None:
+    """Let the account be its address's, in the caller's transaction: whoever had it until now may be somebody else.
+
+    All that opens anything ends, password, passkeys and second factor too (GW14).
+    """
+    user.address_unproven = False
+    user.set_unusable_password()
+    user.save(update_fields=["address_unproven", "password"])
+    factors.factors_end(actor=actor, user=user)
+    detail = {"user": user.email, "changed": "whose the address is", **_all_ended(actor, user).counts()}
+    actor.record(Action.USER_CHANGED, chain=SYSTEM_CHAIN, target=f"users/{user.id}", detail=detail)
+
+
 @transaction.atomic
 def email_follow(*, actor: Actor, user: User, email: str) -> None:
     """Take the address that the provider has verified, unless it is malformed or another account's (OIDC-07)."""
     before = user.email
     try:
-        _check_email(email)
+        check_address(email)
         with transaction.atomic():
-            user.email, user.address_unproven = email, False
-            user.save(update_fields=["email", "address_unproven"])
+            user.email = email
+            user.save(update_fields=["email"])
     except (ValidationError, IntegrityError):
         user.email = before
         return
@@ -294,12 +307,6 @@ def left_after(user: User) -> str:
     """What a new password does not end, for its person to look through; empty where there is nothing."""
     left = factors.factors_left(user)
     return f"; {left} still sign you in: look through them on your profile" if left else ""
-
-
-def _check_email(email: str) -> None:
-    validate_email(email)
-    if len(email) > MAX_EMAIL:
-        raise ValidationError(f"At most {MAX_EMAIL} characters.")
 
 
 def _check_password(password: str, user: User | None) -> None:

@@ -22,6 +22,7 @@ from portal.database.scopes import everything
 from tenants import actionlimits
 from tenants.actionlimits import Bucket
 from tenants.models import User
+from tenants.models.mailaddresses import address_key
 
 ADDRESS: Final = Bucket("sign-in-address", burst=10, interval=30)
 ACCOUNT_AND_ADDRESS: Final = Bucket("sign-in", burst=5, interval=30)
@@ -59,7 +60,7 @@ class Attempt:
 
 def attempt(request: HttpRequest, *, email: str) -> Attempt:
     """Count an attempt to sign in to the account of ``email``. Raises ``TooManyRequests``."""
-    account = email.strip().lower()
+    account = address_key(email)
     for known in _devices(request):
         if known.belongs_to(account):
             return _taken((DEVICE, f"{known.device}:{known.account}"))
@@ -112,7 +113,7 @@ def ask_for_link(request: HttpRequest, *, email: str) -> bool:
     Raises ``TooManyRequests`` by address alone: what is told does not depend on the account.
     """
     actionlimits.take(LINK_ADDRESS, network_of(request))
-    return actionlimits.wait_for(LINK_ACCOUNT, email.strip().lower()) == 0
+    return actionlimits.wait_for(LINK_ACCOUNT, address_key(email)) == 0
 
 
 def remember_device(request: HttpRequest, response: HttpResponseBase, user: User) -> None:
@@ -149,7 +150,7 @@ class _Device:
 
     def belongs_to(self, email: str) -> bool:
         user = self._user()
-        return user is not None and user.email.lower() == email and self._proves(user)
+        return user is not None and address_key(user.email) == email and self._proves(user)
 
     def is_current(self) -> bool:
         user = self._user()

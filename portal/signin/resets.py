@@ -92,17 +92,17 @@ def password_link_that_counts(digest: str, *, now: datetime) -> PasswordReset:
 def password_link_use(*, actor: Actor, digest: str, password: str, now: datetime) -> User:
     """Set the password of whoever a link is for; it is used up, and all their sessions end.
 
-    They are not signed in by it: a second factor is still asked for, unless the link takes it away. Raises ``NotFound``, ``Invalid``.
+    They are not signed in by it: a second factor is still asked for, unless the link takes it away, or shows whose the
+    account is, with which all from before ends. Raises ``NotFound``, ``Invalid``.
     """
     person = password_link_that_counts(digest, now=now).user_id
     user = User.objects.select_for_update(no_key=True).get(pk=person)
     # Under the lock: of two who use a link at once, one finds it used.
     link = password_link_that_counts(digest, now=now)
-    accounts.password_set(actor=actor, user=user, password=password)
     if not link.made_by and user.address_unproven:
         # It went to the address and to nobody else.
-        user.address_unproven = False
-        user.save(update_fields=["address_unproven"])
+        accounts.address_prove(actor=actor, user=user)
+    accounts.password_set(actor=actor, user=user, password=password)
     if link.removes_factors:
         factors.factors_end(actor=actor, user=user)
     return user
@@ -111,7 +111,7 @@ def password_link_use(*, actor: Actor, digest: str, password: str, now: datetime
 @everything()  # whoever asks is nobody yet
 def password_link_ask(*, email: str, now: datetime) -> bool:
     """Send a link to whoever has this address and a password here; whether one was sent is for the caller alone."""
-    user = User.objects.filter(email__iexact=email.strip(), status=User.Status.ACTIVE).first()
+    user = User.objects.filter(email__same=email, status=User.Status.ACTIVE).first()
     if user is None or not user.has_usable_password():
         return False
     with transaction.atomic():

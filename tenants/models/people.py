@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Final
 
 from django.conf import settings
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.contrib.auth.models import PermissionsMixin
 from django.db import models
-from django.db.models.functions import Lower, Now, Upper
+from django.db.models.functions import Greatest, Lower, Now, Upper
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
+
+from tenants.models.mailaddresses import SameAddress
+
+models.EmailField.register_lookup(SameAddress)
+
+_BEGINNING: Final = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+def next_epoch(now: datetime) -> Greatest:
+    """What ``session_epoch`` becomes in the database when all access ends: never what it was."""
+    return Greatest(models.F("session_epoch") + 1, int((now - _BEGINNING).total_seconds()))
 
 
 class UserManager(BaseUserManager["User"]):
@@ -24,6 +36,10 @@ class UserManager(BaseUserManager["User"]):
         user.set_password(password)
         user.save(using=self._db)
         return user
+
+    def get_by_natural_key(self, username: str | None) -> User:
+        """Who signs in by this address, in whatever case it is typed."""
+        return self.get(email__same=username or "")
 
     def create_superuser(self, email: str, password: str | None = None, **fields: Any) -> User:
         """An operator with every right in the admin."""
@@ -54,7 +70,7 @@ class User(AbstractBaseUser, PermissionsMixin):
     issuer = models.CharField(_("OpenID issuer"), max_length=255, blank=True)
     subject = models.CharField(_("OpenID subject"), max_length=255, blank=True)
     session_epoch = models.PositiveIntegerField(default=0, editable=False)
-    """How often all sessions of the person were ended."""
+    """When all access of the person was last ended, in seconds since the beginning of 2020; 0 for never."""
     notices_off = models.JSONField(default=list, blank=True, editable=False)
     """What the person does not want to be told, each as ``kind/way`` (``tenants.services.notices``)."""
     created_at = models.DateTimeField(default=timezone.now, editable=False)
@@ -81,7 +97,7 @@ class User(AbstractBaseUser, PermissionsMixin):
         ]
         indexes = [
             models.Index(fields=["-created_at", "-id"], name="user_time"),
-            # What ``iexact`` compares.
+            # What releases before compare by that run beside this one; the next may drop it.
             models.Index(Upper("email"), name="user_email_upper"),
             models.Index(fields=["email"], condition=models.Q(is_staff=True), name="user_operator"),
         ]
@@ -104,6 +120,10 @@ class User(AbstractBaseUser, PermissionsMixin):
     def _session_epoch(self) -> str:
         needed = "f" if self.is_staff and settings.SECOND_FACTOR_FOR_OPERATORS else ""
         return f"{self.session_epoch or ''}{needed}"
+
+    def has_ended_since(self, moment: float) -> bool:
+        """Whether all access of the person was ended then (Unix seconds) or later."""
+        return bool(self.session_epoch) and moment <= _BEGINNING.timestamp() + self.session_epoch
 
     @property
     def is_active(self) -> bool:  # type: ignore[override]

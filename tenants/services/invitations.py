@@ -10,13 +10,13 @@ from typing import Final
 from uuid import UUID
 
 from django.core.exceptions import ValidationError
-from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
 
 from audit.actions import Action
 from audit.recorder import Actor
 from kube.requests.status import AlreadyExists, Cause, Conflict, Forbidden, Invalid, NotFound
 from tenants.models import Invitation, Membership, Role, Tenant, User
+from tenants.models.mailaddresses import address_key, check_address
 from tenants.rights import (
     as_actor,
     require_lasting_role,
@@ -52,7 +52,7 @@ def invitation_create(
     """
     email = email.strip()
     found = _locked(actor, tenant, _checked(email, role, days))
-    if Membership.objects.filter(tenant=found, user__email__iexact=email).exists():
+    if Membership.objects.filter(tenant=found, user__email__same=email).exists():
         raise Conflict(f"{email} is a member of {tenant} already.", kind="invitations")
     waiting = found.invitations.filter(accepted_at=None, revoked_at=None)
     waiting.filter(expires_at__lte=now).update(revoked_at=now)
@@ -126,7 +126,7 @@ def invitation_accept(*, actor: Actor, user: User, digest: str, now: datetime) -
     tenant = tenant_locked(invitation_that_counts(digest, now=now).tenant_id)
     # Under the lock: of two who use a link at once, one finds it used.
     found = invitation_that_counts(digest, now=now)
-    if user.email.lower() != found.email.lower():
+    if address_key(user.email) != address_key(found.email):
         raise Forbidden(f"This invitation is for {found.email}; you are signed in as {user.email}.", kind="invitations")
     require_open(replace(as_actor(user), operator=False), tenant)
     author = found.invited_by
@@ -165,11 +165,9 @@ def _require_giving(actor: Actor, tenant: str, role: Role) -> None:
 def _checked(email: str, role: str, days: int) -> Role:
     causes = []
     try:
-        validate_email(email)
+        check_address(email)
     except ValidationError as error:
         causes.append(Cause("FieldValueInvalid", error.messages[0], "email"))
-    if len(email) > 254:
-        causes.append(Cause("FieldValueInvalid", "At most 254 characters.", "email"))
     if role not in Role.values:
         causes.append(Cause("FieldValueNotSupported", f'Unsupported value: "{role[:32]}"', "role"))
     if not 1 <= days <= DAYS_MAX:

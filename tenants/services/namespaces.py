@@ -95,7 +95,7 @@ def _require_free(cluster: Cluster, tenant: str, name: str) -> None:
 
 def _person(caller: Actor, tenant: str) -> tuple[Actor, User]:
     """The portal's user of the caller's name. Raises ``Forbidden`` with the remedy where there is none."""
-    user = User.objects.filter(email__iexact=caller.name, status=User.Status.ACTIVE).first()
+    user = User.objects.filter(email__same=caller.name, status=User.Status.ACTIVE).first()
     if user is None or not (caller.operator or user.memberships.filter(tenant_id=tenant).exists()):
         raise Forbidden(
             f'namespaces on clusters are workspaces of people: "{caller.name}" is no member of {tenant} in the portal; '

@@ -52,7 +52,7 @@ def invitations_end(user: User, tenant: str, *, before: datetime | None = None) 
     or give what was not. Call it while the person is known in the tenant.
     """
     now = timezone.now()
-    waiting = Invitation.objects.filter(tenant_id=tenant, email__iexact=user.email, accepted_at=None, revoked_at=None)
+    waiting = Invitation.objects.filter(tenant_id=tenant, email__same=user.email, accepted_at=None, revoked_at=None)
     ended: int = waiting.filter(created_at__lt=before or now).update(revoked_at=now)
     return ended
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 from cryptography.fernet import Fernet
+from django.core import mail
 from django.test import Client
 
+from portal.celery import app as celery
 from portal.signin import attempts, refusals
 from tenants.actionlimits import Bucket
 from tenants.models import Role, Tenant, User, Workspace
@@ -66,6 +69,15 @@ def globex() -> House:
 @pytest.fixture
 def operator() -> User:
     return factories.operator()
+
+
+@pytest.fixture
+def mail_server(settings: Any) -> Iterator[list[Any]]:
+    """And a worker that does at once what it is asked."""
+    settings.EMAIL_URL, settings.PORTAL_URL = "smtp://mail.test", "https://portal.acme.test"
+    celery.conf.task_always_eager = True
+    yield mail.outbox
+    celery.conf.task_always_eager = False
 
 
 def signed_in(user: User, **options: Any) -> Client:

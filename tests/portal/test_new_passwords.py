@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 import smtplib
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.sessions.models import Session
-from django.core import mail
 from django.test import Client
 from django.utils import timezone
 
@@ -19,7 +17,6 @@ from audit.recorder import Actor
 from audit.redaction import clean_text
 from kube.requests.status import Conflict
 from portal.backup.closing import credentials_end_all
-from portal.celery import app as celery
 from portal.logformat import LineFormatter
 from portal.signin import attempts
 from portal.signin.accounts import user_change
@@ -40,15 +37,6 @@ def made(by: User, person: User, way: str = "link", **more: str) -> str:
     answer = signed_in(by).post(f"/users/{person.pk}/reset/", {"way": way, **more})
     assert (answer.status_code, answer.headers["Cache-Control"].find("no-store") >= 0) == (200, True)
     return str(answer.content.decode())
-
-
-@pytest.fixture
-def mail_server(settings: Any) -> Iterator[list[Any]]:
-    """And a worker that does at once what it is asked."""
-    settings.EMAIL_URL, settings.PORTAL_URL = "smtp://mail.test", "https://portal.acme.test"
-    celery.conf.task_always_eager = True
-    yield mail.outbox
-    celery.conf.task_always_eager = False
 
 
 def ask(email: str, browser: Client | None = None) -> Any:

@@ -265,6 +265,12 @@ class TestSecondFactor:
         )
 
 
+def secret_on(browser: Client, page: str) -> str:
+    """What an app is to be set up with."""
+    shown = browser.get(page).content.decode()
+    return re.search(r'id="secret"[^>]*>([A-Z2-7 ]+)<', shown)[1].replace(" ", "")  # type: ignore[index]
+
+
 class TestRequiredOfOperators:
     """By a setting; whoever has none sets one up on the way in."""
 
@@ -276,9 +282,9 @@ class TestRequiredOfOperators:
         browser = stranger()
         assert present(browser, operator).headers["Location"] == "/login/factor/"
         assert opened(browser) == []
-        page = browser.get("/login/factor/").content.decode()
-        secret = re.search(r'id="secret"[^>]*>([A-Z2-7 ]+)<', page)[1].replace(" ", "")  # type: ignore[index]
+        secret = secret_on(browser, "/login/factor/")
         assert browser.post("/login/factor/", {"code": "000000"}).status_code == 422
+        assert secret_on(browser, "/login/factor/") == secret
         shown = browser.post("/login/factor/", {"code": pyotp.TOTP(secret).now()})
         assert "I have kept them" in shown.content.decode()
         assert opened(browser) == []
@@ -286,6 +292,26 @@ class TestRequiredOfOperators:
         assert "/users/" in opened(browser)
         refused = browser.post("/profile/factor/remove/", {"old": factories.PASSWORD})
         assert (refused.status_code, "Set up another app" in refused.content.decode()) == (422, True)
+
+    @pytest.mark.parametrize("planted", [False, True])
+    @pytest.mark.parametrize("by", ["a colleague", "whoever knows the password"])
+    def test_no_secret_is_offered_that_somebody_was_shown_before(
+        self, operator: User, settings: Any, planted: bool, by: str
+    ) -> None:
+        """GW16: in a shared browser, or in a session that was planted; on the way in, and on the profile behind it."""
+        before, browser = factories.operator() if by == "a colleague" else operator, stranger()
+        present(browser, before)
+        seen = secret_on(browser, "/login/factor/")
+        if planted:
+            key = browser.cookies[django_settings.SESSION_COOKIE_NAME].value
+            browser = stranger()
+            browser.cookies[django_settings.SESSION_COOKIE_NAME] = key
+        assert present(browser, operator).headers["Location"] == "/login/factor/"
+        offered = secret_on(browser, "/login/factor/")
+        assert offered != seen
+        settings.SECOND_FACTOR_FOR_OPERATORS = False
+        assert present(browser, operator).headers["Location"] == "/tenants/"
+        assert secret_on(browser, "/profile/factor/") not in (seen, offered)
 
     def test_others_are_asked_for_none(self, acme: House) -> None:
         assert present(stranger(), acme.owner).headers["Location"] == "/tenants/"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,15 +11,20 @@ from typing import Any
 import pytest
 from django.conf import settings as django_settings
 from django.test import Client
+from django.utils import timezone
 
 from audit.actions import Action
 from audit.models import AuditEntry
+from portal.backup.closing import credentials_end_all
+from portal.signin.accounts import access_end, user_change
 from portal.signin.oidc import mapping
-from portal.signin.oidc.provider import configured
+from portal.signin.oidc.provider import LEEWAY_SECONDS, configured
 from tenants.models import Membership, Role, User
 from tests import factories
 from tests.portal.conftest import House, signed_in, stranger
 from tests.portal.providers import ELSEWHERE, Provider, begin, come_back, providing, query
+from tests.portal.test_downloads import cut_off
+from tests.tenants.conftest import OPERATOR
 
 
 @pytest.fixture(scope="module")
@@ -405,6 +410,45 @@ def test_token_of_the_provider_opens_the_api(provider: Provider) -> None:
     assert call(token, "/api/v1/tokens/", "post", data=body, content_type="application/json").status_code == 403
     User.objects.update(status=User.Status.DISABLED)
     assert call(token).status_code == 401
+
+
+def ended_and_enabled(user: User) -> None:
+    access_end(actor=OPERATOR, user_id=user.pk)
+    user_change(actor=OPERATOR, user_id=user.pk, status=User.Status.ACTIVE)
+
+
+def disabled_and_enabled(user: User) -> None:
+    for status in (User.Status.DISABLED, User.Status.ACTIVE):
+        user_change(actor=OPERATOR, user_id=user.pk, status=status)
+
+
+def restored(_: User) -> None:
+    list(credentials_end_all(now=timezone.now()))
+
+
+@pytest.mark.parametrize("end", [ended_and_enabled, disabled_and_enabled, restored])
+def test_a_token_from_before_all_access_was_ended_opens_nothing(
+    provider: Provider, acme: House, monkeypatch: pytest.MonkeyPatch, end: Callable[[User], None]
+) -> None:
+    """RV-11, P12: enabled again, all stays ended; a file that is being read by it as well."""
+    monkeypatch.setattr("portal.http.standing.ASKED_EVERY", 1)
+    sign_in(provider)
+    user, ends = User.objects.get(subject="u-1"), int(time.time()) + 3600
+    factories.member(acme.tenant, Role.OWNER, user)
+    for _ in range(3):
+        factories.event("acme", Action.WORKSPACE_READY, user, of=acme.workspace)
+    claims = {"iss": provider.url, "aud": "tenantry", "sub": "u-1", "exp": ends}
+    before = [provider.token("u-1"), provider.signed(claims | {"iat": int(time.time())}), provider.signed(claims)]
+    assert [call(token).status_code for token in before] == [200] * 3
+    end(user)
+    assert [call(token).status_code for token in before] == [401] * 3
+    user.refresh_from_db()
+    assert user.is_active
+    leeway = int(LEEWAY_SECONDS)
+    moment = next(second for second in range(ends - 7200, ends) if not user.has_ended_since(second))
+    anew = [provider.signed(claims | {"iat": moment + beside}) for beside in (-1, leeway - 1, leeway)]
+    assert [call(token).status_code for token in anew] == [401, 401, 200]
+    cut_off(call(anew[-1], "/api/v1/audit-logs/export?tenant=acme"), lambda: end(user))
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,7 @@ def members_remove(
     """End a membership, and the credentials that came of it."""
     api = connect(context)
     for member in api.pages("tenants", tenant, "members", ""):
-        if member["email"].casefold() == email.casefold():
+        if member["email"].lower() == email.lower():
             api.delete("tenants", tenant, "members", member["user_id"], "")
             say(f"{email} is out of {tenant}.")
             return

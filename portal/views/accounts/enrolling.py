@@ -12,20 +12,23 @@ from portal.signin import factors
 from tenants.clusters import encryption
 from tenants.models import User
 
-_OFFERED: Final = "second-factor"
+_OFFERED: Final = "second-factor-offered"
 
 
 @sensitive_variables("secret")
 def offered_secret(request: HttpRequest) -> str:
-    """The secret that this browser is shown, the same one until it is confirmed."""
-    sealed = request.session.get(_OFFERED, "")
+    """The secret that this browser is shown, the same one until it is confirmed, or somebody begins to sign in.
+
+    With that the session's key changes and what it keeps does not: who was there before, or planted it, knows the secret.
+    """
+    key, sealed = request.session.get(_OFFERED, ("", ""))
     try:
-        if sealed:
+        if key == request.session.session_key:
             return encryption.decrypt(sealed.encode())
     except encryption.DecryptionError:
         pass
     secret = factors.secret_new()
-    request.session[_OFFERED] = encryption.encrypt(secret).decode()
+    request.session[_OFFERED] = (request.session.session_key, encryption.encrypt(secret).decode())
     return secret
 
 

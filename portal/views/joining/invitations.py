@@ -113,7 +113,7 @@ def join(request: HttpRequest) -> HttpResponse:
     now = timezone.now()
     digest = str(request.session.get(_OPENED, ""))
     found = invitation_that_counts(digest, now=now)
-    person = User.objects.filter(email__iexact=found.email).first()
+    person = User.objects.filter(email__same=found.email).first()
     mine = person is not None and person.pk == request.user.pk
     sent = request.POST if request.method == "POST" and (mine or not _is_somebody(request, person)) else None
     form: Any = (JoinForm if person is None else EmptyForm)(sent)

@@ -1,0 +1,62 @@
+"""E-mail addresses that people are known by: which are one, and which are taken for another (GW14)."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Any, Final
+
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.db import models
+
+MAX_ADDRESS: Final = 254
+
+
+def address_key(email: str) -> str:
+    """The same for every spelling of one address: what accounts are looked up, and attempts counted, by."""
+    return email.strip().lower()
+
+
+def check_address(email: str) -> None:
+    """Raise ``ValidationError`` for what is no address, is too long, or could be taken for another one.
+
+    A domain beyond ASCII is written as mail servers read it, and no letter is one of ASCII in another case or form: to
+    what compares with less care they would be one address. In ASCII (``xn--…``) every domain has a spelling.
+    """
+    validate_email(email)
+    if len(email) > MAX_ADDRESS:
+        raise ValidationError(f"At most {MAX_ADDRESS} characters.")
+    domain = email.rpartition("@")[2].lower()
+    if not email.isascii() and (any(map(_is_ascii_elsewhere, email)) or _as_mailed(domain) != domain):
+        raise ValidationError(
+            "This address could be taken for another one. Write it in ASCII, a domain of other letters as xn--…"
+        )
+
+
+def _is_ascii_elsewhere(letter: str) -> bool:
+    forms = (letter.lower(), letter.upper(), letter.casefold(), unicodedata.normalize("NFKC", letter))
+    return not letter.isascii() and any(each.isascii() for form in forms for each in form)
+
+
+def _as_mailed(domain: str) -> str:
+    try:
+        return domain.encode("idna").decode("idna").lower()
+    except UnicodeError:
+        return ""
+
+
+class SameAddress(models.Lookup):
+    """``email__same``: the one address, whatever the case of its letters, and no other whatever the database's locale."""
+
+    lookup_name = "same"
+
+    def get_prep_lookup(self) -> str:
+        """What is looked for, once for the index and the comparison."""
+        return address_key(self.rhs)
+
+    def as_sql(self, compiler: Any, connection: Any) -> tuple[str, tuple[str | int, ...]]:
+        """By the index of uniqueness, whose ``LOWER`` may make ASCII of other letters; "C" leaves those alone."""
+        left, lefts = self.process_lhs(compiler, connection)
+        right, rights = self.process_rhs(compiler, connection)
+        sql = f'(LOWER({left}) = LOWER({right}) AND LOWER({left} COLLATE "C") = {right})'
+        return sql, (*lefts, *rights, *lefts, *rights)

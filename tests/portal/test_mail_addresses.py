@@ -1,0 +1,177 @@
+"""An e-mail address is one person's: none that is like it is taken for it, and who shows that it is theirs has it alone (GW14)."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Final
+
+import pytest
+from django.contrib import auth
+from django.core.exceptions import ValidationError
+from django.db import connection
+
+from audit.models import AuditEntry
+from kube.requests.status import Forbidden, Invalid
+from portal.signin import attempts
+from portal.signin.accounts import email_follow
+from portal.signin.resets import password_link_ask
+from tenants.models import Membership, PasswordReset, User
+from tenants.models.mailaddresses import check_address
+from tenants.selectors import user_by_email
+from tenants.services.namespaces import _person
+from tests import factories
+from tests.portal.authenticator import Authenticator
+from tests.portal.conftest import House, signed_in, stranger
+from tests.portal.test_api import bearer, send
+from tests.portal.test_attempts import use_up
+from tests.portal.test_invitations import accept, invite
+from tests.portal.test_new_passwords import ask, link_of, made
+from tests.portal.test_passkeys import added, used
+from tests.portal.test_sessions import is_ended, machine_of
+from tests.portal.test_signin_steps import OWN, opened, present, with_app
+from tests.requirements import FLOORS, ROOT
+from tests.tenants.conftest import OPERATOR, actor_of
+
+MADE_ASCII: Final = """
+SELECT chr(code) FROM generate_series(128, %s) AS code
+WHERE code NOT BETWEEN 55296 AND 57343 AND (lower(chr(code)) || upper(chr(code))) ~ '[ -~]'
+"""
+LOOKALIKES: Final = ("m\u0131ke@corp.test", "mi\u212ae@corp.test", "mike@corp.te\u017ft", "m\u0130ke@corp.test")
+SAME_MAIL: Final = (
+    "cor\u00adp.test",
+    "corp\u3002test",
+    "\uff43orp.test",
+    "corp.te\u00dft",
+    "c\u200borp.test",
+    "o\ufb03ce.test",
+)
+"""Mail for these goes to a domain of ASCII."""
+
+SOURCES: Final = [p for floor in FLOORS for p in (ROOT / floor).rglob("*.py") if "migrations" not in p.parts]
+
+
+def made_ascii() -> list[str]:
+    """Each letter of which the database, or Python, makes one of ASCII by changing its case."""
+    with connection.cursor() as cursor:
+        cursor.execute(MADE_ASCII, [sys.maxunicode])
+        found = {letter for (letter,) in cursor.fetchall()}
+    forms = {chr(code): chr(code).lower() + chr(code).upper() + chr(code).casefold() for code in range(128, 0x110000)}
+    return sorted(found | {letter for letter, made in forms.items() if any(each.isascii() for each in made)})
+
+
+def is_refused(email: str) -> bool:
+    try:
+        check_address(email)
+    except ValidationError:
+        return True
+    return False
+
+
+def test_no_letter_that_becomes_one_of_ascii_is_in_an_address() -> None:
+    letters = made_ascii()
+    assert set("\u0130\u0131\u017f\u212a") <= set(letters)
+    shapes = ("mi{}ke@corp.test", "mike@co{}rp.test", "mike@corp.te{}st")
+    assert [shape.format(each) for each in letters for shape in shapes if not is_refused(shape.format(each))] == []
+    assert [domain for domain in SAME_MAIL if not is_refused(f"mike@{domain}")] == []
+
+
+@pytest.mark.parametrize(
+    "email", ["mike@corp.test", "Mike@Corp.test", "mike@m\u00fcnchen.test", "mike@\u4f8b\u3048.test"]
+)
+def test_other_alphabets_stay(email: str) -> None:
+    check_address(email)
+
+
+@pytest.mark.parametrize("email", LOOKALIKES)
+def test_nobody_is_invited_or_known_by_such_an_address(acme: House, operator: User, email: str) -> None:
+    body = {"email": email, "role": "viewer", "days": "7"}
+    page = signed_in(acme.owner).post("/tenants/acme/members/invite/", body)
+    assert (page.status_code, "taken for another" in page.content.decode()) == (422, True)
+    assert send(bearer(acme.owner), "POST", "tenants/acme/invitations/", {**body, "days": 7}).status_code == 400
+    assert send(bearer(operator, "operate"), "POST", "users/", {"email": email}).status_code == 400
+    email_follow(actor=OPERATOR, user=acme.viewer, email=email)
+    assert not User.objects.filter(email=email).exists()
+
+
+@pytest.mark.parametrize(
+    ("email", "known"),
+    [*((each, False) for each in LOOKALIKES), (LOOKALIKES[0], True), (LOOKALIKES[2], True)],
+)
+def test_who_has_such_an_address_from_before_is_nobody_else(acme: House, email: str, known: bool) -> None:
+    """By no way in which people are named: neither without an account of the other, nor beside one where that can be."""
+    lookalike = factories.user(email)
+    mike = factories.user("mike@corp.test") if known else None
+    if mike is None:
+        with pytest.raises(Invalid, match="no such account"):
+            user_by_email("mike@corp.test", field="email")
+        with pytest.raises(Forbidden):
+            _person(actor_of(User(email="mike@corp.test", is_staff=True)), "acme")
+    body = {"email": "Mike@corp.test ", "role": "viewer"}
+    added = signed_in(acme.owner).post("/tenants/acme/members/add/", body)
+    assert added.status_code == (302 if mike else 422)
+    send(bearer(acme.owner), "POST", "tenants/acme/members/", body)
+    password_link_ask(email=body["email"], now=lookalike.created_at)
+    assert auth.authenticate(username=body["email"], password=factories.PASSWORD) == mike
+    assert not Membership.objects.filter(user=lookalike).exists()
+    assert not PasswordReset.objects.filter(user=lookalike).exists()
+    assert PasswordReset.objects.filter(user=mike).exists() == known
+
+
+@pytest.mark.parametrize("email", ["MIKE@corp.test", " mike@CORP.TEST "])
+def test_each_spelling_counts_for_the_one_account(settings: Any, email: str) -> None:
+    settings.EMAIL_URL = "smtp://mail.test"
+    use_up(attempts.LINK_ACCOUNT, "mike@corp.test")
+    factories.user("mike@corp.test")
+    assert stranger().post("/forgotten/", {"email": email}).status_code == 200
+    assert not PasswordReset.objects.exists()
+    assert user_by_email(email, field="email").email == "mike@corp.test"
+
+
+def test_people_are_looked_up_in_one_way() -> None:
+    """By ``email__same``: each other comparison has an alphabet of its own."""
+    others = ("email__iexact", "filter(email=", "get(email=")
+    assert [(str(path), each) for path in SOURCES for each in others if each in path.read_text("utf-8")] == []
+
+
+@pytest.mark.parametrize("way", ["mail", "provider"])
+def test_whoever_shows_whose_an_address_is_has_the_account_alone(
+    acme: House, operator: User, mail_server: list[Any], way: str
+) -> None:
+    """Who has the link of an invitation makes the account of anybody's address, and stays in it by nothing (GW14)."""
+    squatter = stranger()
+    accept(squatter, invite(acme.owner, "chief@globex.test", "viewer"), name="Chief", password=factories.PASSWORD)
+    chief, passkey = User.objects.get(email="chief@globex.test"), Authenticator()
+    assert added(chief, passkey).status_code == 302
+    app, _ = with_app(chief)
+    machine, token = machine_of(squatter, chief, "laptop"), bearer(chief)
+    halfway, wide = stranger(), link_of(made(operator, chief, keep_factors="on"))
+    assert present(halfway, chief).headers["Location"] == "/login/code/"
+    offered = signed_in(chief)
+    offered.get("/profile/factor/")
+    if way == "mail":
+        ask(chief.email)
+        owner = stranger()
+        owner.get(link_of(str(mail_server[-1].body)))
+        assert owner.post("/reset/", {"password": OWN}).status_code == 302
+        assert present(owner, chief, OWN).headers["Location"] == "/tenants/", "and no factor of another's is asked for"
+    else:
+        fields = {"name": "", "status": "active", "issuer": "https://id.globex.test", "subject": "u-1"}
+        assert signed_in(operator).post(f"/admin/tenants/user/{chief.pk}/change/", fields).status_code == 302
+        assert not User.objects.get(pk=chief.pk).has_usable_password()
+    assert not User.objects.get(pk=chief.pk).address_unproven
+    assert [each.get("/profile/").status_code for each in (squatter, offered)] == [302, 302]
+    assert send(token, "GET", "me/").status_code == 401
+    assert is_ended(machine)
+    assert used(stranger(), passkey).status_code == 401
+    assert present(stranger(), chief).status_code == 401
+    halfway.post("/login/code/", {"code": app.now()})
+    assert opened(halfway) == []
+    assert stranger().get(wide).status_code == 404
+    said = AuditEntry.objects.get(action="user.change", detail__changed="whose the address is")
+    assert (said.detail["tokens_ended"], said.detail["machines_ended"]) == (1, 1)
+
+
+def test_one_way_alone_makes_an_address_proven() -> None:
+    """Which ends what opened the account before."""
+    said = [line for path in SOURCES for line in path.read_text("utf-8").splitlines() if "address_unproven = " in line]
+    assert [line.strip() for line in said if "models." not in line] == ["user.address_unproven = False"]
