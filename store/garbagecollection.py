@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -44,6 +44,9 @@ Holds = Callable[[str, str], bool]
 
 Outlives = Callable[[Key, Mapping[str, Any]], bool]
 """(an object's key, the object) → whether it stays when its owners go, and forgets them."""
+
+CIRCLE_MAX = 1_000
+"""The owners, and theirs, that are looked at to find whether one of them waits for its own end."""
 
 LEADER_LOCK = 7_236_018_501
 """The advisory lock of the one worker; any number that nothing else in the database uses."""
@@ -202,7 +205,7 @@ class GarbageCollector:
         remaining, pace = False, Pace()
         for group, resource in await self._store.resources(space, name):
             async for item in pace.over((await self._store.list(Range(space, group, resource, name))).items):
-                remaining |= not await self._remove(item)
+                remaining |= not await self._remove(item, alone=True)
         if remaining or await self._store.resources(space, name):
             return  # The last object that goes brings the namespace back here.
         kept = [item for item in body.get("spec", {}).get("finalizers", []) if item != "kubernetes"]
@@ -227,22 +230,50 @@ class GarbageCollector:
 
     async def _delete_dependents_first(self, stored: Stored, body: dict[str, Any]) -> None:
         uid = body["metadata"].get("uid", "")
-        blocked = False
+        awaited: set[str] = set()
         for dependent in await self._dependents_of(stored.key, uid):
             owned = orjson.loads(dependent.data)
             owners = owners_of(owned)
-            blocking = any(owner["uid"] == uid and owner.get("blockOwnerDeletion") for owner in owners)
-            if await self._waits(stored.key, dependent.key):
-                blocked |= blocking
-                continue
-            others = [owner for owner in owners if owner["uid"] != uid]
-            if self._outlives_owners(dependent.key, owned) or await self._solid(dependent.key, others):
-                await self._disown(dependent, {uid})
-                continue
-            gone = await self._remove(dependent, first=FOREGROUND)
-            blocked |= blocking and not gone
-        if not blocked:
+            if not await self._waits(stored.key, dependent.key):
+                others = [owner for owner in owners if owner["uid"] != uid]
+                if self._outlives_owners(dependent.key, owned) or await self._solid(dependent.key, others):
+                    await self._disown(dependent, {uid})
+                    continue
+                if await self._remove(dependent, first=FOREGROUND):
+                    continue
+            if any(owner["uid"] == uid and owner.get("blockOwnerDeletion") for owner in owners):
+                awaited.add(owned["metadata"].get("uid", ""))
+        if not awaited or await self._is_awaited_by(awaited, stored.key, body):
             await self._finish(stored, body, FOREGROUND)
+
+    async def _is_awaited_by(self, uids: set[str], key: Key, body: Mapping[str, Any]) -> bool:
+        """Whether all of these wait for this object themselves: they are among its owners, their owners and so on.
+
+        So it is said of whoever has more than ``CIRCLE_MAX`` of them.
+        """
+        found: set[str] = set()
+        due, pace, looked = deque([(key, body)]), Pace(), 0
+        while due and not uids <= found:
+            key, body = due.popleft()
+            for owner in owners_of(body):
+                owner_key = self._owner_key(key, owner) if owner.get("blockOwnerDeletion") else None
+                if owner_key is None or owner["uid"] in found:
+                    continue
+                if looked == CIRCLE_MAX:
+                    return True
+                looked += 1
+                # What is not known here yet comes as an event, and brings whom it concerns back.
+                stored = await self._store.get(owner_key, cached=True)
+                if stored is None:
+                    continue
+                await pace.step(len(stored.data))
+                above = orjson.loads(stored.data)
+                metadata = above["metadata"]
+                waits = "deletionTimestamp" in metadata and FOREGROUND in (metadata.get("finalizers") or ())
+                if waits and metadata.get("uid") == owner["uid"]:
+                    found.add(owner["uid"])
+                    due.append((owner_key, above))
+        return uids <= found
 
     async def _collect(self, stored: Stored, body: dict[str, Any]) -> None:
         """Delete a dependent whose owners are all gone; let it forget the gone ones if some are there, or if it stays."""
@@ -302,12 +333,13 @@ class GarbageCollector:
             metadata["managedFields"] = entries
         await self._store.commit(Update(stored.key, stored.revision, {**body, "metadata": metadata}))
 
-    async def _remove(self, stored: Stored, *, first: str | None = None) -> bool:
+    async def _remove(self, stored: Stored, *, first: str | None = None, alone: bool = False) -> bool:
         """Delete an object, or mark it as deleted while something holds it; true when it is gone.
 
-        ``first`` is the finalizer that its own dependents are to be deleted under.
+        ``first`` is the finalizer that its own dependents are to be deleted under; ``alone``: it waits for none of them.
         """
-        body = orjson.loads(stored.data)
+        before = orjson.loads(stored.data)
+        body = _without(before, FOREGROUND, ORPHAN) if alone else before
         metadata, marked = body["metadata"], body
         if "deletionTimestamp" not in metadata:
             if first is not None and self._dependents.get((stored.key.space, metadata.get("uid", ""))):
@@ -317,19 +349,25 @@ class GarbageCollector:
         if finished(marked):
             await self._store.commit(Delete(stored.key, stored.revision, body))
             return True
-        if marked is not body:
+        if marked is not before:
             await self._store.commit(Update(stored.key, stored.revision, marked))
         return False
 
     async def _finish(self, stored: Stored, body: dict[str, Any], finalizer: str) -> None:
         """Take our finalizer off, and the object away if it was the last."""
-        kept = [item for item in body["metadata"].get("finalizers", []) if item != finalizer]
-        metadata = {**body["metadata"], "finalizers": kept}
-        if not kept:
-            del metadata["finalizers"]
-        result = {**body, "metadata": metadata}
+        result = _without(body, finalizer)
         operation = Delete if finished(result) else Update
         await self._store.commit(operation(stored.key, stored.revision, result))
+
+
+def _without(body: dict[str, Any], *finalizers: str) -> dict[str, Any]:
+    """The object without them; itself when it has none of them."""
+    metadata = dict(body["metadata"])
+    held = metadata.pop("finalizers", None) or []
+    kept = [item for item in held if item not in finalizers]
+    if kept:
+        metadata["finalizers"] = kept
+    return body if len(kept) == len(held) else {**body, "metadata": metadata}
 
 
 def gains_owners(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> bool:

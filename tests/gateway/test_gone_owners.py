@@ -270,6 +270,21 @@ def test_a_namespace_that_is_an_owner_itself_goes(house: House, policy: str) -> 
         assert eventually(lambda: owner.get(f"{ROLES}/d-{name}").status == 404)
 
 
+def test_a_circle_of_owners_goes_with_any_of_it(house: House) -> None:
+    """Kubernetes' e2e "should not be blocked by dependency circle"."""
+    name, owner = f"c{uuid4().hex[:8]}", house.owner
+    inside = f"{NAMESPACES}/{name}/configmaps"
+    made(owner.post(NAMESPACES, {"metadata": {"name": name}}))
+    circle = [made(owner.post(inside, config_map(each)))["metadata"] for each in ("a", "b", "c")]
+    for metadata, above in zip(circle, [*circle[1:], circle[0]], strict=True):
+        reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": above["name"], "uid": above["uid"]}
+        owners = {"ownerReferences": [{**reference, "controller": True, "blockOwnerDeletion": True}]}
+        assert owner.patch(f"{inside}/{metadata['name']}", {"metadata": owners}).status == 200
+    assert owner.delete(f"{inside}/a", {"propagationPolicy": "Foreground"}).status == 200
+    for metadata in circle:
+        assert eventually(lambda path=f"{inside}/{metadata['name']}": owner.get(path).status == 404)
+
+
 def test_a_custom_namespace_is_no_namespace(house: House) -> None:
     """What waits in ``spec.finalizers`` of another group's kind is nobody's."""
     owner = house.owner

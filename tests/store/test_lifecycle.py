@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from itertools import pairwise
 from typing import Any
 
 import orjson
 import pytest
 
+from kube.objects.strategies import finished
 from store import garbagecollection
 from store.engine import Engine
-from store.types import Create, Delete, Key, Stored, Update
+from store.types import Create, Delete, EventType, Key, PreconditionFailed, Stored, Update
 
 KINDS = {"Pod": ("pods", True), "ReplicaSet": ("replicasets", True), "Widget": ("widgets", False)}
 
@@ -55,6 +57,24 @@ async def mark_deleted(store: Engine, stored: Stored, *finalizers: str) -> None:
     body = orjson.loads(stored.data)
     body["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": list(finalizers)}
     await store.commit(Update(stored.key, stored.revision, body))
+
+
+async def current(store: Engine, key: Key) -> Stored:
+    stored = await store.get(key)
+    assert stored is not None
+    return stored
+
+
+async def change(store: Engine, key: Key, **metadata: Any) -> None:
+    """As a client does it: an object whose last finalizer goes is gone."""
+    async with asyncio.timeout(300):
+        while True:
+            stored = await current(store, key)
+            body = orjson.loads(stored.data)
+            body["metadata"] |= metadata
+            with suppress(PreconditionFailed):
+                await store.commit((Delete if finished(body) else Update)(key, stored.revision, body))
+                return
 
 
 async def gone(store: Engine, *keys: Key) -> None:
@@ -133,6 +153,77 @@ async def test_owner_in_the_foreground_waits_for_those_that_block(conninfo: str)
             assert now is not None
             await store.commit(Delete(now.key, now.revision, orjson.loads(now.data)))
             await gone(store, owner.key)
+
+
+def around(size: int) -> list[tuple[Key, dict[str, Any]]]:
+    """Objects each of which owns the next one, the last one the first; each with its owner."""
+    names = [f"o{number}" for number in range(size)]
+    return [
+        (key_of("replicasets", name), owned_by(owner, block=True))
+        for name, owner in zip(names, names[-1:] + names[:-1], strict=True)
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+async def test_a_circle_of_owners_goes(conninfo: str, size: int) -> None:
+    async with Engine(conninfo) as store:
+        circle = [await create(store, key, owner) for key, owner in around(size)]
+        async with working(store, conninfo):
+            await mark_deleted(store, circle[0], "foregroundDeletion")
+            await gone(store, *(stored.key for stored in circle))
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+async def test_a_circle_that_waits_already_goes(conninfo: str, size: int) -> None:
+    async with Engine(conninfo) as store:
+        circle = [await create(store, key, owner) for key, owner in around(size)]
+        for stored in circle:
+            await mark_deleted(store, stored, "foregroundDeletion")
+        async with working(store, conninfo):
+            await gone(store, *(stored.key for stored in circle))
+
+
+async def test_a_circle_that_closes_while_it_waits_goes(conninfo: str) -> None:
+    async with Engine(conninfo) as store, working(store, conninfo):
+        first = await create(store, key_of("replicasets", "first"))
+        second = await create(store, key_of("replicasets", "second"), owned_by("first", block=True))
+        held = await create(store, key_of("pods", "held"), owned_by("second", block=True), finalizers=["example.com/x"])
+        await mark_deleted(store, first, "foregroundDeletion")
+        async with asyncio.timeout(300):
+            while b'"deletionTimestamp"' not in (await current(store, held.key)).data:
+                await asyncio.sleep(0.01)
+        await change(store, first.key, ownerReferences=[owned_by("second", block=True)])
+        await change(store, held.key, finalizers=[])
+        await gone(store, held.key, second.key, first.key)
+
+
+async def test_a_chain_of_owners_goes_from_its_end(conninfo: str) -> None:
+    """The last one first, however long it is: each waits for the next one."""
+    ended: list[str] = []
+    async with Engine(conninfo) as store:
+        names = [f"o{number}" for number in range(5)]
+        chain = [await create(store, key_of("replicasets", names[0]))]
+        for owner, name in pairwise(names):
+            chain.append(await create(store, key_of("replicasets", name), owned_by(owner, block=True)))
+        store.subscribe(lambda events: ended.extend(e.key.name for e in events if e.type is EventType.DELETED))
+        await mark_deleted(store, chain[0], "foregroundDeletion")
+        async with working(store, conninfo):
+            await gone(store, *(stored.key for stored in chain))
+    assert ended == names[::-1]
+
+
+async def test_what_is_in_a_namespace_that_ends_waits_for_no_dependents(conninfo: str) -> None:
+    async with Engine(conninfo) as store:
+        (namespace,) = await store.commit(Create(key_of("namespaces", "ns", ""), {"metadata": {"name": "ns"}}))
+        owner = await create(store, key_of("replicasets", "owner"))
+        held = await create(store, key_of("pods", "held"), owned_by("owner", block=True), finalizers=["example.com/x"])
+        await mark_deleted(store, owner, "foregroundDeletion")
+        await mark_deleted(store, namespace)
+        async with working(store, conninfo):
+            await gone(store, owner.key)
+            assert await store.get(namespace.key) is not None
+            await change(store, held.key, finalizers=[])
+            await gone(store, held.key, namespace.key)
 
 
 async def test_orphans_are_let_go_before_their_owner(conninfo: str) -> None:
