@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -81,8 +81,13 @@ class GarbageCollector:
         self._clock = clock
         self._queue = FairQueue(self._reconcile_safely)
         self._restart = asyncio.Event()
-        self._dependents: defaultdict[tuple[str, str], set[Key]] = defaultdict(set)
+        self._dependents: dict[tuple[str, str], set[Key]] = {}
         """(space, owner's uid) → who names it as an owner."""
+        self._gone: dict[tuple[str, str], tuple[Key, str]] = {}
+        """(space, uid) → the key and the kind of an owner that was seen to go, while anybody names it.
+
+        A definition goes right behind the last of its objects: then nobody could say any more that they are gone.
+        """
         self._ending: set[Key] = set()
         """Namespaces that wait for what is in them: elsewhere an object that goes is nothing to look at."""
 
@@ -98,6 +103,7 @@ class GarbageCollector:
         self._restart.clear()
         self._queue.clear()
         self._dependents.clear()
+        self._gone.clear()
         self._ending.clear()
         undo = self._store.subscribe(self._note, lost=self._restart.set)
 
@@ -137,29 +143,41 @@ class GarbageCollector:
     def _note(self, events: Sequence[Event]) -> None:
         """Listen to the change log: remember who depends on whom, and what has work to be done."""
         for event in events:
-            key, body = event.key, None
-            if any(mark in event.data for mark in _MARKS) or event.type is EventType.DELETED:
-                body = orjson.loads(event.data)
+            key, gone = event.key, event.type is EventType.DELETED
+            body = orjson.loads(event.data) if gone or any(mark in event.data for mark in _MARKS) else {}
             if event.previous is not None and _MARKS[0] in event.previous:
+                named = set() if gone else {owner["uid"] for owner in owners_of(body)}
                 for owner in owners_of(orjson.loads(event.previous)):
-                    self._dependents[key.space, owner["uid"]].discard(key)
+                    if owner["uid"] not in named:
+                        self._let_go(key, owner["uid"])
                     # A blocking dependent that goes, or lets go, may be the last that its owner waits for.
                     owner_key = self._owner_key(key, owner)
                     if owner_key is not None:
                         self._enqueue(owner_key)
-            if event.type is EventType.DELETED:
-                uid = (body or {}).get("metadata", {}).get("uid", "")
-                self._enqueue(*self._dependents.pop((key.space, uid), ()))
+            if gone:
+                uid = body.get("metadata", {}).get("uid", "")
+                if dependents := self._dependents.get((key.space, uid)):
+                    self._gone[key.space, uid] = key, body.get("kind", "")
+                    self._enqueue(*dependents)
                 self._ending.discard(key)
                 if (namespace := Key(key.space, *_NAMESPACES, "", key.namespace)) in self._ending:
                     self._enqueue(namespace)
-            elif body is not None:
+            elif body:
                 self._index(key, body)
                 self._enqueue(key)
 
+    def _let_go(self, key: Key, uid: str) -> None:
+        """Somebody does not name an owner any more; the last who does so takes what is known of it along."""
+        place = key.space, uid
+        dependents = self._dependents.get(place, set())
+        dependents.discard(key)
+        if not dependents:
+            self._dependents.pop(place, None)
+            self._gone.pop(place, None)
+
     def _index(self, key: Key, body: Mapping[str, Any]) -> None:
         for owner in owners_of(body):
-            self._dependents[key.space, owner["uid"]].add(key)
+            self._dependents.setdefault((key.space, owner["uid"]), set()).add(key)
         if key[1:3] == _NAMESPACES and "deletionTimestamp" in body.get("metadata", {}):
             self._ending.add(key)
 
@@ -303,10 +321,17 @@ class GarbageCollector:
         """``there``, ``gone``, or ``unknown`` when the kind is not served or out of reach: then nothing is deleted."""
         key = self._owner_key(dependent, owner)
         if key is None:
-            return "unknown"
+            return "gone" if self._was_seen_to_go(dependent, owner) else "unknown"
         stored = await self._store.get(key)
         same = stored is not None and orjson.loads(stored.data).get("metadata", {}).get("uid") == owner["uid"]
         return "there" if same else "gone"
+
+    def _was_seen_to_go(self, dependent: Key, owner: Mapping[str, Any]) -> bool:
+        key, kind = self._gone.get((dependent.space, owner["uid"]), (None, ""))
+        if key is None or key.namespace not in ("", dependent.namespace):
+            return False
+        group = str(owner.get("apiVersion", "")).rpartition("/")[0]
+        return (group, owner.get("kind"), owner.get("name")) == (key.group, kind, key.name)
 
     def _owner_key(self, dependent: Key, owner: Mapping[str, Any]) -> Key | None:
         version, kind, name = (owner.get(field) for field in ("apiVersion", "kind", "name"))

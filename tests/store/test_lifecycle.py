@@ -49,6 +49,10 @@ async def create(store: Engine, key: Key, *owners: dict[str, Any], **metadata: A
     return stored
 
 
+def widget(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Widget", "metadata": {"name": name, "uid": f"root:acme/{name}"}}
+
+
 def owned_by(name: str, kind: str = "ReplicaSet", space: str = "root:acme", *, block: bool = False) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": kind, "name": name, "uid": f"{space}/{name}", "blockOwnerDeletion": block}
 
@@ -82,6 +86,12 @@ async def gone(store: Engine, *keys: Key) -> None:
         for key in keys:
             while await store.get(key) is not None:
                 await asyncio.sleep(0.01)
+
+
+async def begun(store: Engine) -> None:
+    """Once a worker leads: from here on it hears of everything."""
+    await create(store, key_of("pods", "first"), owned_by("never"))
+    await gone(store, key_of("pods", "first"))
 
 
 async def test_namespace_goes_with_everything_in_it(conninfo: str) -> None:
@@ -137,6 +147,43 @@ async def test_dependents_follow_their_last_owner_in_the_same_space(conninfo: st
         await gone(store, both.key)
         for key in (strange.key, foreign_owner.key, foreign.key):
             assert await store.get(key) is not None
+
+
+async def test_dependents_follow_owners_whose_kind_goes_with_them(
+    conninfo: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As objects of a definition that is deleted: it goes right behind the last of them, before anybody has looked."""
+    async with Engine(conninfo) as store, working(store, conninfo):
+        await begun(store)
+        made = [Create(key_of("widgets", f"w{number}", ""), widget(f"w{number}")) for number in range(3)]
+        widgets = await store.commit(*made)
+        owners = [owned_by(stored.key.name, "Widget") for stored in widgets]
+        follows = [await create(store, key_of("pods", f"p{number}"), owners[number]) for number in range(3)]
+        last = await create(store, key_of("pods", "last"), *owners)
+        other = await create(store, key_of("pods", "other"), {**owners[0], "kind": "Unserved"})
+        held = await create(store, key_of("pods", "held"), owners[0], {**owners[0], "uid": "x", "kind": "Unserved"})
+        store.subscribe(lambda _: monkeypatch.delitem(KINDS, "Widget", raising=False))
+        await store.commit(*(Delete(one.key, one.revision, orjson.loads(one.data)) for one in widgets))
+        await gone(store, last.key, *(stored.key for stored in follows))
+        for stored in (other, held):
+            assert await store.get(stored.key) is not None
+
+
+async def test_nothing_is_remembered_of_owners_that_nobody_names(conninfo: str) -> None:
+    async with Engine(conninfo) as store:
+        collector = garbagecollection.GarbageCollector(store, conninfo, resource_of, lambda *_: False)
+        work = asyncio.create_task(collector.run())
+        await begun(store)
+        owner = await create(store, key_of("replicasets", "owner"))
+        one = await create(store, key_of("pods", "one"), owned_by("owner"))
+        two = await create(store, key_of("pods", "two"), owned_by("owner"))
+        await change(store, two.key, ownerReferences=[])
+        await store.commit(Delete(owner.key, owner.revision, orjson.loads(owner.data)))
+        await gone(store, one.key)
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+        assert not collector._dependents
+        assert not collector._gone
 
 
 async def test_owner_in_the_foreground_waits_for_those_that_block(conninfo: str) -> None:
