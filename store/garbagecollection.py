@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import defaultdict
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -44,6 +44,9 @@ Holds = Callable[[str, str], bool]
 
 Outlives = Callable[[Key, Mapping[str, Any]], bool]
 """(an object's key, the object) → whether it stays when its owners go, and forgets them."""
+
+CIRCLE_MAX = 1_000
+"""The owners, and theirs, that are looked at to find whether one of them waits for its own end."""
 
 LEADER_LOCK = 7_236_018_501
 """The advisory lock of the one worker; any number that nothing else in the database uses."""
@@ -78,8 +81,13 @@ class GarbageCollector:
         self._clock = clock
         self._queue = FairQueue(self._reconcile_safely)
         self._restart = asyncio.Event()
-        self._dependents: defaultdict[tuple[str, str], set[Key]] = defaultdict(set)
+        self._dependents: dict[tuple[str, str], set[Key]] = {}
         """(space, owner's uid) → who names it as an owner."""
+        self._gone: dict[tuple[str, str], tuple[Key, str]] = {}
+        """(space, uid) → the key and the kind of an owner that was seen to go, while anybody names it.
+
+        A definition goes right behind the last of its objects: then nobody could say any more that they are gone.
+        """
         self._ending: set[Key] = set()
         """Namespaces that wait for what is in them: elsewhere an object that goes is nothing to look at."""
 
@@ -95,6 +103,7 @@ class GarbageCollector:
         self._restart.clear()
         self._queue.clear()
         self._dependents.clear()
+        self._gone.clear()
         self._ending.clear()
         undo = self._store.subscribe(self._note, lost=self._restart.set)
 
@@ -134,29 +143,41 @@ class GarbageCollector:
     def _note(self, events: Sequence[Event]) -> None:
         """Listen to the change log: remember who depends on whom, and what has work to be done."""
         for event in events:
-            key, body = event.key, None
-            if any(mark in event.data for mark in _MARKS) or event.type is EventType.DELETED:
-                body = orjson.loads(event.data)
+            key, gone = event.key, event.type is EventType.DELETED
+            body = orjson.loads(event.data) if gone or any(mark in event.data for mark in _MARKS) else {}
             if event.previous is not None and _MARKS[0] in event.previous:
+                named = set() if gone else {owner["uid"] for owner in owners_of(body)}
                 for owner in owners_of(orjson.loads(event.previous)):
-                    self._dependents[key.space, owner["uid"]].discard(key)
+                    if owner["uid"] not in named:
+                        self._let_go(key, owner["uid"])
                     # A blocking dependent that goes, or lets go, may be the last that its owner waits for.
                     owner_key = self._owner_key(key, owner)
                     if owner_key is not None:
                         self._enqueue(owner_key)
-            if event.type is EventType.DELETED:
-                uid = (body or {}).get("metadata", {}).get("uid", "")
-                self._enqueue(*self._dependents.pop((key.space, uid), ()))
+            if gone:
+                uid = body.get("metadata", {}).get("uid", "")
+                if dependents := self._dependents.get((key.space, uid)):
+                    self._gone[key.space, uid] = key, body.get("kind", "")
+                    self._enqueue(*dependents)
                 self._ending.discard(key)
                 if (namespace := Key(key.space, *_NAMESPACES, "", key.namespace)) in self._ending:
                     self._enqueue(namespace)
-            elif body is not None:
+            elif body:
                 self._index(key, body)
                 self._enqueue(key)
 
+    def _let_go(self, key: Key, uid: str) -> None:
+        """Somebody does not name an owner any more; the last who does so takes what is known of it along."""
+        place = key.space, uid
+        dependents = self._dependents.get(place, set())
+        dependents.discard(key)
+        if not dependents:
+            self._dependents.pop(place, None)
+            self._gone.pop(place, None)
+
     def _index(self, key: Key, body: Mapping[str, Any]) -> None:
         for owner in owners_of(body):
-            self._dependents[key.space, owner["uid"]].add(key)
+            self._dependents.setdefault((key.space, owner["uid"]), set()).add(key)
         if key[1:3] == _NAMESPACES and "deletionTimestamp" in body.get("metadata", {}):
             self._ending.add(key)
 
@@ -202,7 +223,7 @@ class GarbageCollector:
         remaining, pace = False, Pace()
         for group, resource in await self._store.resources(space, name):
             async for item in pace.over((await self._store.list(Range(space, group, resource, name))).items):
-                remaining |= not await self._remove(item)
+                remaining |= not await self._remove(item, alone=True)
         if remaining or await self._store.resources(space, name):
             return  # The last object that goes brings the namespace back here.
         kept = [item for item in body.get("spec", {}).get("finalizers", []) if item != "kubernetes"]
@@ -227,22 +248,50 @@ class GarbageCollector:
 
     async def _delete_dependents_first(self, stored: Stored, body: dict[str, Any]) -> None:
         uid = body["metadata"].get("uid", "")
-        blocked = False
+        awaited: set[str] = set()
         for dependent in await self._dependents_of(stored.key, uid):
             owned = orjson.loads(dependent.data)
             owners = owners_of(owned)
-            blocking = any(owner["uid"] == uid and owner.get("blockOwnerDeletion") for owner in owners)
-            if await self._waits(stored.key, dependent.key):
-                blocked |= blocking
-                continue
-            others = [owner for owner in owners if owner["uid"] != uid]
-            if self._outlives_owners(dependent.key, owned) or await self._solid(dependent.key, others):
-                await self._disown(dependent, {uid})
-                continue
-            gone = await self._remove(dependent, first=FOREGROUND)
-            blocked |= blocking and not gone
-        if not blocked:
+            if not await self._waits(stored.key, dependent.key):
+                others = [owner for owner in owners if owner["uid"] != uid]
+                if self._outlives_owners(dependent.key, owned) or await self._solid(dependent.key, others):
+                    await self._disown(dependent, {uid})
+                    continue
+                if await self._remove(dependent, first=FOREGROUND):
+                    continue
+            if any(owner["uid"] == uid and owner.get("blockOwnerDeletion") for owner in owners):
+                awaited.add(owned["metadata"].get("uid", ""))
+        if not awaited or await self._is_awaited_by(awaited, stored.key, body):
             await self._finish(stored, body, FOREGROUND)
+
+    async def _is_awaited_by(self, uids: set[str], key: Key, body: Mapping[str, Any]) -> bool:
+        """Whether all of these wait for this object themselves: they are among its owners, their owners and so on.
+
+        So it is said of whoever has more than ``CIRCLE_MAX`` of them.
+        """
+        found: set[str] = set()
+        due, pace, looked = deque([(key, body)]), Pace(), 0
+        while due and not uids <= found:
+            key, body = due.popleft()
+            for owner in owners_of(body):
+                owner_key = self._owner_key(key, owner) if owner.get("blockOwnerDeletion") else None
+                if owner_key is None or owner["uid"] in found:
+                    continue
+                if looked == CIRCLE_MAX:
+                    return True
+                looked += 1
+                # What is not known here yet comes as an event, and brings whom it concerns back.
+                stored = await self._store.get(owner_key, cached=True)
+                if stored is None:
+                    continue
+                await pace.step(len(stored.data))
+                above = orjson.loads(stored.data)
+                metadata = above["metadata"]
+                waits = "deletionTimestamp" in metadata and FOREGROUND in (metadata.get("finalizers") or ())
+                if waits and metadata.get("uid") == owner["uid"]:
+                    found.add(owner["uid"])
+                    due.append((owner_key, above))
+        return uids <= found
 
     async def _collect(self, stored: Stored, body: dict[str, Any]) -> None:
         """Delete a dependent whose owners are all gone; let it forget the gone ones if some are there, or if it stays."""
@@ -272,10 +321,17 @@ class GarbageCollector:
         """``there``, ``gone``, or ``unknown`` when the kind is not served or out of reach: then nothing is deleted."""
         key = self._owner_key(dependent, owner)
         if key is None:
-            return "unknown"
+            return "gone" if self._was_seen_to_go(dependent, owner) else "unknown"
         stored = await self._store.get(key)
         same = stored is not None and orjson.loads(stored.data).get("metadata", {}).get("uid") == owner["uid"]
         return "there" if same else "gone"
+
+    def _was_seen_to_go(self, dependent: Key, owner: Mapping[str, Any]) -> bool:
+        key, kind = self._gone.get((dependent.space, owner["uid"]), (None, ""))
+        if key is None or key.namespace not in ("", dependent.namespace):
+            return False
+        group = str(owner.get("apiVersion", "")).rpartition("/")[0]
+        return (group, owner.get("kind"), owner.get("name")) == (key.group, kind, key.name)
 
     def _owner_key(self, dependent: Key, owner: Mapping[str, Any]) -> Key | None:
         version, kind, name = (owner.get(field) for field in ("apiVersion", "kind", "name"))
@@ -302,12 +358,13 @@ class GarbageCollector:
             metadata["managedFields"] = entries
         await self._store.commit(Update(stored.key, stored.revision, {**body, "metadata": metadata}))
 
-    async def _remove(self, stored: Stored, *, first: str | None = None) -> bool:
+    async def _remove(self, stored: Stored, *, first: str | None = None, alone: bool = False) -> bool:
         """Delete an object, or mark it as deleted while something holds it; true when it is gone.
 
-        ``first`` is the finalizer that its own dependents are to be deleted under.
+        ``first`` is the finalizer that its own dependents are to be deleted under; ``alone``: it waits for none of them.
         """
-        body = orjson.loads(stored.data)
+        before = orjson.loads(stored.data)
+        body = _without(before, FOREGROUND, ORPHAN) if alone else before
         metadata, marked = body["metadata"], body
         if "deletionTimestamp" not in metadata:
             if first is not None and self._dependents.get((stored.key.space, metadata.get("uid", ""))):
@@ -317,19 +374,25 @@ class GarbageCollector:
         if finished(marked):
             await self._store.commit(Delete(stored.key, stored.revision, body))
             return True
-        if marked is not body:
+        if marked is not before:
             await self._store.commit(Update(stored.key, stored.revision, marked))
         return False
 
     async def _finish(self, stored: Stored, body: dict[str, Any], finalizer: str) -> None:
         """Take our finalizer off, and the object away if it was the last."""
-        kept = [item for item in body["metadata"].get("finalizers", []) if item != finalizer]
-        metadata = {**body["metadata"], "finalizers": kept}
-        if not kept:
-            del metadata["finalizers"]
-        result = {**body, "metadata": metadata}
+        result = _without(body, finalizer)
         operation = Delete if finished(result) else Update
         await self._store.commit(operation(stored.key, stored.revision, result))
+
+
+def _without(body: dict[str, Any], *finalizers: str) -> dict[str, Any]:
+    """The object without them; itself when it has none of them."""
+    metadata = dict(body["metadata"])
+    held = metadata.pop("finalizers", None) or []
+    kept = [item for item in held if item not in finalizers]
+    if kept:
+        metadata["finalizers"] = kept
+    return body if len(kept) == len(held) else {**body, "metadata": metadata}
 
 
 def gains_owners(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> bool:

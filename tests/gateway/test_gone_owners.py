@@ -13,7 +13,7 @@ from tenants.clusters import objects
 from tests.gateway.apiexports import APIS, binds, export, schema, widget
 from tests.gateway.callers import Caller, config_map, eventually
 from tests.gateway.conftest import Server, tenant_named
-from tests.gateway.definitions import CRDS, definition, install
+from tests.gateway.definitions import CRDS, definition, install, remove
 from tests.gateway.organization import RBAC, TENANCY, made, ready
 
 NAMESPACES, ROLES = "/api/v1/namespaces", f"{RBAC}/clusterroles"
@@ -268,6 +268,38 @@ def test_a_namespace_that_is_an_owner_itself_goes(house: House, policy: str) -> 
         assert "ownerReferences" not in owner.get(f"{ROLES}/d-{name}").body["metadata"]
     else:
         assert eventually(lambda: owner.get(f"{ROLES}/d-{name}").status == 404)
+
+
+def test_a_circle_of_owners_goes_with_any_of_it(house: House) -> None:
+    """Kubernetes' e2e "should not be blocked by dependency circle"."""
+    name, owner = f"c{uuid4().hex[:8]}", house.owner
+    inside = f"{NAMESPACES}/{name}/configmaps"
+    made(owner.post(NAMESPACES, {"metadata": {"name": name}}))
+    circle = [made(owner.post(inside, config_map(each)))["metadata"] for each in ("a", "b", "c")]
+    for metadata, above in zip(circle, [*circle[1:], circle[0]], strict=True):
+        reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": above["name"], "uid": above["uid"]}
+        owners = {"ownerReferences": [{**reference, "controller": True, "blockOwnerDeletion": True}]}
+        assert owner.patch(f"{inside}/{metadata['name']}", {"metadata": owners}).status == 200
+    assert owner.delete(f"{inside}/a", {"propagationPolicy": "Foreground"}).status == 200
+    for metadata in circle:
+        assert eventually(lambda path=f"{inside}/{metadata['name']}": owner.get(path).status == 404)
+
+
+def test_what_objects_of_a_deleted_definition_owned_goes(house: House) -> None:
+    name, owner, kind = f"d{uuid4().hex[:8]}", house.owner, f"K{uuid4().hex[:8]}"
+    crd = definition(kind)
+    install(owner, crd)
+    made(owner.post(NAMESPACES, {"metadata": {"name": name}}))
+    things = f"/apis/example.com/v1/namespaces/{name}/{crd['spec']['names']['plural']}"
+    inside = f"{NAMESPACES}/{name}/configmaps"
+    for number in range(5):
+        thing = {"apiVersion": "example.com/v1", "kind": kind, "metadata": {"name": f"t{number}"}}
+        uid = made(owner.post(things, thing))["metadata"]["uid"]
+        owners = [{"apiVersion": "example.com/v1", "kind": kind, "name": f"t{number}", "uid": uid}]
+        for each in ("a", "b"):
+            made(owner.post(inside, config_map(f"{each}{number}", labels={"of": name}, ownerReferences=owners)))
+    remove(owner, crd["metadata"]["name"])
+    assert eventually(lambda: owner.get(inside, labelSelector=f"of={name}").body["items"] == [])
 
 
 def test_a_custom_namespace_is_no_namespace(house: House) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from itertools import pairwise
 from typing import Any
 
 import orjson
 import pytest
 
+from kube.objects.strategies import finished
 from store import garbagecollection
 from store.engine import Engine
-from store.types import Create, Delete, Key, Stored, Update
+from store.types import Create, Delete, EventType, Key, PreconditionFailed, Stored, Update
 
 KINDS = {"Pod": ("pods", True), "ReplicaSet": ("replicasets", True), "Widget": ("widgets", False)}
 
@@ -47,6 +49,10 @@ async def create(store: Engine, key: Key, *owners: dict[str, Any], **metadata: A
     return stored
 
 
+def widget(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Widget", "metadata": {"name": name, "uid": f"root:acme/{name}"}}
+
+
 def owned_by(name: str, kind: str = "ReplicaSet", space: str = "root:acme", *, block: bool = False) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": kind, "name": name, "uid": f"{space}/{name}", "blockOwnerDeletion": block}
 
@@ -57,11 +63,35 @@ async def mark_deleted(store: Engine, stored: Stored, *finalizers: str) -> None:
     await store.commit(Update(stored.key, stored.revision, body))
 
 
+async def current(store: Engine, key: Key) -> Stored:
+    stored = await store.get(key)
+    assert stored is not None
+    return stored
+
+
+async def change(store: Engine, key: Key, **metadata: Any) -> None:
+    """As a client does it: an object whose last finalizer goes is gone."""
+    async with asyncio.timeout(300):
+        while True:
+            stored = await current(store, key)
+            body = orjson.loads(stored.data)
+            body["metadata"] |= metadata
+            with suppress(PreconditionFailed):
+                await store.commit((Delete if finished(body) else Update)(key, stored.revision, body))
+                return
+
+
 async def gone(store: Engine, *keys: Key) -> None:
     async with asyncio.timeout(300):
         for key in keys:
             while await store.get(key) is not None:
                 await asyncio.sleep(0.01)
+
+
+async def begun(store: Engine) -> None:
+    """Once a worker leads: from here on it hears of everything."""
+    await create(store, key_of("pods", "first"), owned_by("never"))
+    await gone(store, key_of("pods", "first"))
 
 
 async def test_namespace_goes_with_everything_in_it(conninfo: str) -> None:
@@ -119,6 +149,43 @@ async def test_dependents_follow_their_last_owner_in_the_same_space(conninfo: st
             assert await store.get(key) is not None
 
 
+async def test_dependents_follow_owners_whose_kind_goes_with_them(
+    conninfo: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As objects of a definition that is deleted: it goes right behind the last of them, before anybody has looked."""
+    async with Engine(conninfo) as store, working(store, conninfo):
+        await begun(store)
+        made = [Create(key_of("widgets", f"w{number}", ""), widget(f"w{number}")) for number in range(3)]
+        widgets = await store.commit(*made)
+        owners = [owned_by(stored.key.name, "Widget") for stored in widgets]
+        follows = [await create(store, key_of("pods", f"p{number}"), owners[number]) for number in range(3)]
+        last = await create(store, key_of("pods", "last"), *owners)
+        other = await create(store, key_of("pods", "other"), {**owners[0], "kind": "Unserved"})
+        held = await create(store, key_of("pods", "held"), owners[0], {**owners[0], "uid": "x", "kind": "Unserved"})
+        store.subscribe(lambda _: monkeypatch.delitem(KINDS, "Widget", raising=False))
+        await store.commit(*(Delete(one.key, one.revision, orjson.loads(one.data)) for one in widgets))
+        await gone(store, last.key, *(stored.key for stored in follows))
+        for stored in (other, held):
+            assert await store.get(stored.key) is not None
+
+
+async def test_nothing_is_remembered_of_owners_that_nobody_names(conninfo: str) -> None:
+    async with Engine(conninfo) as store:
+        collector = garbagecollection.GarbageCollector(store, conninfo, resource_of, lambda *_: False)
+        work = asyncio.create_task(collector.run())
+        await begun(store)
+        owner = await create(store, key_of("replicasets", "owner"))
+        one = await create(store, key_of("pods", "one"), owned_by("owner"))
+        two = await create(store, key_of("pods", "two"), owned_by("owner"))
+        await change(store, two.key, ownerReferences=[])
+        await store.commit(Delete(owner.key, owner.revision, orjson.loads(owner.data)))
+        await gone(store, one.key)
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+        assert not collector._dependents
+        assert not collector._gone
+
+
 async def test_owner_in_the_foreground_waits_for_those_that_block(conninfo: str) -> None:
     async with Engine(conninfo) as store:
         owner = await create(store, key_of("replicasets", "owner"))
@@ -133,6 +200,77 @@ async def test_owner_in_the_foreground_waits_for_those_that_block(conninfo: str)
             assert now is not None
             await store.commit(Delete(now.key, now.revision, orjson.loads(now.data)))
             await gone(store, owner.key)
+
+
+def around(size: int) -> list[tuple[Key, dict[str, Any]]]:
+    """Objects each of which owns the next one, the last one the first; each with its owner."""
+    names = [f"o{number}" for number in range(size)]
+    return [
+        (key_of("replicasets", name), owned_by(owner, block=True))
+        for name, owner in zip(names, names[-1:] + names[:-1], strict=True)
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+async def test_a_circle_of_owners_goes(conninfo: str, size: int) -> None:
+    async with Engine(conninfo) as store:
+        circle = [await create(store, key, owner) for key, owner in around(size)]
+        async with working(store, conninfo):
+            await mark_deleted(store, circle[0], "foregroundDeletion")
+            await gone(store, *(stored.key for stored in circle))
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+async def test_a_circle_that_waits_already_goes(conninfo: str, size: int) -> None:
+    async with Engine(conninfo) as store:
+        circle = [await create(store, key, owner) for key, owner in around(size)]
+        for stored in circle:
+            await mark_deleted(store, stored, "foregroundDeletion")
+        async with working(store, conninfo):
+            await gone(store, *(stored.key for stored in circle))
+
+
+async def test_a_circle_that_closes_while_it_waits_goes(conninfo: str) -> None:
+    async with Engine(conninfo) as store, working(store, conninfo):
+        first = await create(store, key_of("replicasets", "first"))
+        second = await create(store, key_of("replicasets", "second"), owned_by("first", block=True))
+        held = await create(store, key_of("pods", "held"), owned_by("second", block=True), finalizers=["example.com/x"])
+        await mark_deleted(store, first, "foregroundDeletion")
+        async with asyncio.timeout(300):
+            while b'"deletionTimestamp"' not in (await current(store, held.key)).data:
+                await asyncio.sleep(0.01)
+        await change(store, first.key, ownerReferences=[owned_by("second", block=True)])
+        await change(store, held.key, finalizers=[])
+        await gone(store, held.key, second.key, first.key)
+
+
+async def test_a_chain_of_owners_goes_from_its_end(conninfo: str) -> None:
+    """The last one first, however long it is: each waits for the next one."""
+    ended: list[str] = []
+    async with Engine(conninfo) as store:
+        names = [f"o{number}" for number in range(5)]
+        chain = [await create(store, key_of("replicasets", names[0]))]
+        for owner, name in pairwise(names):
+            chain.append(await create(store, key_of("replicasets", name), owned_by(owner, block=True)))
+        store.subscribe(lambda events: ended.extend(e.key.name for e in events if e.type is EventType.DELETED))
+        await mark_deleted(store, chain[0], "foregroundDeletion")
+        async with working(store, conninfo):
+            await gone(store, *(stored.key for stored in chain))
+    assert ended == names[::-1]
+
+
+async def test_what_is_in_a_namespace_that_ends_waits_for_no_dependents(conninfo: str) -> None:
+    async with Engine(conninfo) as store:
+        (namespace,) = await store.commit(Create(key_of("namespaces", "ns", ""), {"metadata": {"name": "ns"}}))
+        owner = await create(store, key_of("replicasets", "owner"))
+        held = await create(store, key_of("pods", "held"), owned_by("owner", block=True), finalizers=["example.com/x"])
+        await mark_deleted(store, owner, "foregroundDeletion")
+        await mark_deleted(store, namespace)
+        async with working(store, conninfo):
+            await gone(store, owner.key)
+            assert await store.get(namespace.key) is not None
+            await change(store, held.key, finalizers=[])
+            await gone(store, held.key, namespace.key)
 
 
 async def test_orphans_are_let_go_before_their_owner(conninfo: str) -> None:
