@@ -76,9 +76,9 @@ async def create(runtime: Runtime, request: Request, kind: Kind) -> Response:
 async def create_object(
     runtime: Runtime, request: Request, kind: Kind, body: Body, *, write: Write | None = None
 ) -> Stored:
-    """Admit and keep a new object. Raises ``AlreadyExists``; with ``generateName`` another name is tried."""
+    """Admit and keep a new object. Raises ``AlreadyExists``; in place of a name that was generated another is tried."""
+    generated = not body["metadata"].get("name")
     name = prepare_new(request, kind, body)
-    generated = bool(body["metadata"].get("generateName"))
     for attempt in range(ATTEMPTS):
         candidate = candidate_of(request, kind, body, write)
         key = objects.key_of(request.info, kind.resource, candidate["metadata"]["name"])

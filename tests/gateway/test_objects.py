@@ -59,6 +59,18 @@ def test_generated_names_differ(alice: Caller, maps: str) -> None:
     assert all(name.startswith("g-") for name in found)
 
 
+@pytest.mark.parametrize("dry_run", [{}, {"dryRun": "All"}])
+def test_a_name_that_is_given_is_kept_beside_the_prefix_of_another(
+    alice: Caller, maps: str, dry_run: dict[str, str]
+) -> None:
+    """TS15: what was exported has both, and is made once."""
+    exported = config_map(f"both-{len(dry_run)}", generateName="both-")
+    assert alice.post(maps, exported).status == 201
+    again = alice.post(maps, exported, **dry_run)
+    assert (again.status, again.reason) == (409, "AlreadyExists")
+    assert len([item for item in alice.get(maps).body["items"] if item["metadata"].get("generateName")]) == 1
+
+
 @pytest.mark.parametrize(
     ("change", "status"),
     [
