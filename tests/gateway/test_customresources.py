@@ -257,15 +257,16 @@ def test_rules_hold_on_every_way_to_write(alice: Caller) -> None:
 
 def test_what_was_wrong_before_a_rule_came_may_stay(alice: Caller) -> None:
     """Ratcheting: a change is judged by what it changes."""
-    install(alice, definition("Old", spec(size=NUMBER, name=TEXT)))
-    alice.post(collection("olds"), custom("Old", "o", {"size": 99}))
+    install(alice, definition("Old", spec(size=NUMBER, name=TEXT, sizes={"type": "array", "items": NUMBER})))
+    alice.post(collection("olds"), custom("Old", "o", {"size": 99, "sizes": [99]}))
     path = f"{CRDS}/olds.example.com"
     body = alice.get(path).body
     properties = body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
-    properties["size"] = {**NUMBER, "maximum": 10}
+    properties["size"] = properties["sizes"]["items"] = {**NUMBER, "maximum": 10}
     assert alice.put(path, body).status == 200
     assert alice.patch(f"{collection('olds')}/o", {"spec": {"name": "x"}}).status == 200
     assert alice.patch(f"{collection('olds')}/o", {"spec": {"size": 98}}).status == 422
+    assert alice.patch(f"{collection('olds')}/o", {"spec": {"sizes": [99, 1]}}).status == 422
     remove(alice, "olds.example.com")
 
 
