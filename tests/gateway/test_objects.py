@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.callers import Caller, config_map, eventually
+from tests.gateway.callers import Answer, Caller, config_map, eventually
 from tests.gateway.conftest import Server
 
 
@@ -99,6 +99,26 @@ def test_every_cause_is_named_at_once(alice: Caller, namespace: str) -> None:
     assert refused.status == 422
     fields = {cause["field"] for cause in refused.body["details"]["causes"]}
     assert {"spec.replicas", "spec.selector"} <= fields
+
+
+def test_an_owner_that_is_named_twice_is_kept_once_with_a_warning(alice: Caller, maps: str) -> None:
+    """TS15: whichever way it is written, whoever named it again."""
+    owner = alice.post(maps, config_map("owner")).body["metadata"]["uid"]
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner}
+    blocking = {**reference, "blockOwnerDeletion": True}
+    words = ".metadata.ownerReferences contains duplicate entries"
+
+    def says(answer: Answer, words: str) -> bool:
+        assert answer.body["metadata"]["ownerReferences"] == [reference, blocking]
+        return words in answer.headers.get("warning", "") and f"observed: {owner}" in answer.headers["warning"]
+
+    twice = config_map("owned", ownerReferences=[reference, blocking, reference])
+    assert says(alice.post(maps, twice), f"{words};")
+    assert says(alice.put(f"{maps}/owned", twice), f"{words};")
+    again = {"metadata": {"ownerReferences": [reference, blocking, blocking]}}
+    assert says(alice.patch(f"{maps}/owned", again), f"{words} after mutating admission happens;")
+    once = config_map("owned", ownerReferences=[reference, blocking])
+    assert "warning" not in alice.put(f"{maps}/owned", once).headers
 
 
 @pytest.mark.parametrize(("mode", "status"), [("Strict", 400), ("Warn", 201), ("Ignore", 201)])
