@@ -115,8 +115,9 @@ def test_a_definition_goes_when_the_last_of_its_objects_has_gone(admin: Caller, 
     assert gone["status"]["conditions"][-1]["reason"] == "InstanceDeletionPending"
     assert eventually(lambda: alice.get(f"{collection('disks')}/plain").status == 404)
     refused = alice.post(collection("disks"), custom("Disk", "late"))
-    assert refused.status == 403
-    assert "create not allowed while custom resource definition is terminating" in refused.body["message"]
+    assert (refused.status, refused.reason) == (405, "MethodNotAllowed")
+    assert refused.body["message"] == "create not allowed while custom resource definition is terminating"
+    assert refused.body["details"] == {"group": "example.com", "kind": "disks"}
     assert eventually(
         lambda: admin.get(path).body["status"]["conditions"][-1]["reason"] == "InstanceDeletionInProgress"
     )
