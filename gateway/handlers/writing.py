@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -148,7 +149,10 @@ async def update(runtime: Runtime, request: Request, kind: Kind) -> Response:
     if creates and await is_missing(runtime, key):
         stated_revision(body)
         await permission.require(runtime, request, "create")
-        return await show(request, kind, await create_object(runtime, request, kind, body), status=201)
+        # Who is overtaken by another maker replaces what that one has made, as with kube-apiserver.
+        with suppress(AlreadyExists):
+            made = await create_object(runtime, request, kind, deep_copy(body))
+            return await show(request, kind, made, status=201)
     stored = await update_object(runtime, request, kind, replaced)
     return await show(request, kind, stored)
 

@@ -160,6 +160,53 @@ def test_concurrent_unconditional_updates_all_count(alice: Caller, maps: str) ->
     assert len(alice.get(f"{maps}/many").body["data"]) == 25
 
 
+def test_of_many_who_make_an_object_by_put_all_are_heard(alice: Caller, namespace: str) -> None:
+    """TS15: one makes it, the others replace it."""
+    path = f"/api/v1/namespaces/{namespace}/endpoints"
+    heard = []
+    with ThreadPoolExecutor(8) as pool:
+        for name in (f"e{number}" for number in range(8)):
+            body = {"metadata": {"name": name, "generateName": "e-"}}
+            heard.append(sorted(pool.map(lambda _, n=name, b=body: alice.put(f"{path}/{n}", b).status, range(8))))
+    assert heard == [[200] * 7 + [201]] * 8
+    assert len(alice.get(path).body["items"]) == 8
+
+
+def test_what_is_still_there_is_said_to_who_asks_for_it(alice: Caller, maps: str) -> None:
+    """TS15: as with kube-apiserver, to nobody else."""
+    for name, options, status in (
+        ("a", {"orphanDependents": False}, 202),
+        ("b", {"orphanDependents": True}, 200),
+        ("c", {"propagationPolicy": "Background"}, 200),
+        ("d", {}, 200),
+    ):
+        alice.post(maps, config_map(name, finalizers=["example.com/hold"]))
+        assert alice.delete(f"{maps}/{name}", options).status == status, name
+    alice.post(maps, config_map("free"))
+    assert alice.delete(f"{maps}/free", {"orphanDependents": False}).status == 200
+    assert alice.delete(f"{maps}/a", orphanDependents="false").status == 202
+
+
+@pytest.mark.parametrize(
+    ("timeout", "status", "said"),
+    [
+        ("invalid", 400, 'time: invalid duration "invalid"'),
+        ("5", 400, 'time: missing unit in duration "5"'),
+        ("5y", 400, 'time: unknown unit "y" in duration "5y"'),
+        ("1m30s", 200, ""),
+        ("0", 200, ""),
+        ("", 200, ""),
+    ],
+)
+def test_a_timeout_that_is_none_is_refused(alice: Caller, maps: str, timeout: str, status: int, said: str) -> None:
+    """TS15: by the words of kube-apiserver; a watch has another."""
+    answer = alice.get(maps, timeout=timeout)
+    assert answer.status == status
+    if said:
+        assert answer.body["message"] == f"invalid timeout specified in the request URL - {said}"
+        assert alice.watch(maps, timeout=timeout, timeoutSeconds=1).status == 200
+
+
 def test_update_that_changes_nothing_writes_nothing(alice: Caller, maps: str) -> None:
     body = alice.post(maps, config_map("calm")).body
     assert alice.put(f"{maps}/calm", body).body["metadata"]["resourceVersion"] == body["metadata"]["resourceVersion"]
