@@ -7,6 +7,7 @@ from typing import Final
 
 from access.admission.base import Attributes, NoopPlugin, Plugin
 from kube.authorization.decisions import Decision, Verdict
+from kube.objects.warnings.owners import merge_owners
 from kube.requests.logicalclusters import ROOT
 from kube.requests.status import StatusError
 from store.types import Operation
@@ -30,7 +31,10 @@ class _Order:
 
 
 class AdmissionChain:
-    """Runs the plugins that a write concerns. Who refuses one is noted, with the reason and the rule (AZ11)."""
+    """Runs the plugins that a write concerns. Who refuses one is noted, with the reason and the rule (AZ11).
+
+    Those that refuse see each owner of the object once, whoever named it again.
+    """
 
     def __init__(self, plugins: Sequence[Plugin]) -> None:
         self._plugins = tuple(plugins)
@@ -52,6 +56,8 @@ class AdmissionChain:
                     await admit(attributes)
             for name, admit in order.settling:  # noqa: B007
                 await admit(attributes)
+            if attributes.object is not None:
+                attributes.warnings += merge_owners(attributes.object, admitted=True)
             for name, validate in order.validate:  # noqa: B007
                 attributes.together += await validate(attributes)
         except StatusError as refusal:

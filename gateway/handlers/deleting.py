@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
@@ -54,11 +54,12 @@ Disrupting = Callable[[dict[str, Any]], Awaitable[tuple[dict[str, Any], Sequence
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """How to delete (meta/v1 DeleteOptions)."""
+    """How to delete (meta/v1 DeleteOptions). ``cascades`` says that ``orphanDependents`` was refused in so many words."""
 
     uid: str | None = None
     revision: str | None = None
     propagation: str = ""
+    cascades: bool = False
 
 
 def read_options(request: Request) -> DeleteOptions:
@@ -99,7 +100,7 @@ def read_options(request: Request) -> DeleteOptions:
         propagation = "Orphan" if orphan else "Background"
     if propagation and propagation not in _POLICIES:
         raise _unsupported("propagationPolicy", propagation, "Foreground", "Background", "Orphan", "nil")
-    return with_preconditions(preconditions, propagation)
+    return replace(with_preconditions(preconditions, propagation), cascades=orphan is False)
 
 
 def with_preconditions(preconditions: dict[str, Any], propagation: str = "") -> DeleteOptions:
@@ -113,7 +114,10 @@ def _unsupported(field: str, value: Any, *supported: str) -> Invalid:
 
 
 async def delete(runtime: Runtime, request: Request, kind: Kind) -> Response:
-    """DELETE of one object: a ``Status`` when it is gone, the object when something still holds it."""
+    """DELETE of one object: a ``Status`` when it is gone, the object when something still holds it.
+
+    Kubernetes says 202 of what is still there to those alone who ask for it with ``orphanDependents: false``.
+    """
     options = read_options(request)
     if kind.name == "Job" and not options.propagation:
         request.warnings.append(
@@ -123,7 +127,8 @@ async def delete(runtime: Runtime, request: Request, kind: Kind) -> Response:
     key = objects.key_of(request.info, kind.resource, request.info.name)
     gone, body = await delete_object(runtime, request, kind, key, options)
     if not gone or kind.resource.storage_key in RETURN_DELETED_OBJECT:
-        return await show(request, kind, Stored(key, int(body["metadata"]["resourceVersion"]), orjson.dumps(body)))
+        left = Stored(key, int(body["metadata"]["resourceVersion"]), orjson.dumps(body))
+        return await show(request, kind, left, status=202 if options.cascades and not gone else 200)
     resource = kind.resource
     details = {"name": key.name, "kind": resource.plural, "uid": body["metadata"].get("uid", "")}
     if resource.group:

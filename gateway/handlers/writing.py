@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -76,9 +77,9 @@ async def create(runtime: Runtime, request: Request, kind: Kind) -> Response:
 async def create_object(
     runtime: Runtime, request: Request, kind: Kind, body: Body, *, write: Write | None = None
 ) -> Stored:
-    """Admit and keep a new object. Raises ``AlreadyExists``; with ``generateName`` another name is tried."""
+    """Admit and keep a new object. Raises ``AlreadyExists``; in place of a name that was generated another is tried."""
+    generated = not body["metadata"].get("name")
     name = prepare_new(request, kind, body)
-    generated = bool(body["metadata"].get("generateName"))
     for attempt in range(ATTEMPTS):
         candidate = candidate_of(request, kind, body, write)
         key = objects.key_of(request.info, kind.resource, candidate["metadata"]["name"])
@@ -148,7 +149,10 @@ async def update(runtime: Runtime, request: Request, kind: Kind) -> Response:
     if creates and await is_missing(runtime, key):
         stated_revision(body)
         await permission.require(runtime, request, "create")
-        return await show(request, kind, await create_object(runtime, request, kind, body), status=201)
+        # Who is overtaken by another maker replaces what that one has made, as with kube-apiserver.
+        with suppress(AlreadyExists):
+            made = await create_object(runtime, request, kind, deep_copy(body))
+            return await show(request, kind, made, status=201)
     stored = await update_object(runtime, request, kind, replaced)
     return await show(request, kind, stored)
 

@@ -22,6 +22,7 @@ from kube.kinds.builtins import BUILTINS
 from kube.kinds.resources import Resource
 from kube.objects import conversion, fieldvalidation, protobuf
 from kube.objects.defaults import fill_defaults
+from kube.objects.warnings.owners import merge_owners
 from kube.requests.caches import weight_of
 from kube.requests.decoding import HEAVY, MAX_BYTES, decode_json, decode_yaml, duplicate_fields, read_yaml
 from kube.requests.fielderrors import invalid, invalid_object
@@ -107,14 +108,16 @@ def decode(request: Request, media: str) -> Any:
 
 
 def decode_object(request: Request, kind: Kind) -> dict[str, Any]:
-    """The body as an object of ``kind``, unknown fields handled as ``fieldValidation`` says.
+    """The body as an object of ``kind``, unknown fields handled as ``fieldValidation`` says, each owner once.
 
     Raises ``BadRequest`` in kube-apiserver's words.
     """
     value = decode_body(request, kind.name)
     said_twice = repeated(request, value)
     check_body_kind(request, kind, value)
-    return decode_fields(request, kind, value, said_twice)
+    decoded = decode_fields(request, kind, value, said_twice)
+    request.warnings.extend(merge_owners(decoded))
+    return decoded
 
 
 def repeated(request: Request, value: Any) -> list[str]:

@@ -43,6 +43,7 @@ from gateway.server import streaming
 from kube.auditing.policy import Stage
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision
+from kube.requests.durations import duration_reason
 from kube.requests.requestinfo import ParsedRequest, RequestInfo
 from kube.requests.status import BadRequest, MethodNotAllowed, StatusError, Timeout
 from store.types import Unavailable
@@ -163,6 +164,8 @@ class RequestPipeline:
             raise
         info = self.info = self._resolve(principal.tenant)
         self._begin_trail(info)
+        if not info.is_long_running and (reason := duration_reason(self._query.get("timeout") or "0")):
+            raise BadRequest(f"invalid timeout specified in the request URL - {reason}")
         self._allowance = await self._throttle(runtime, principal, info)
         decision = self.decision = await self._authorize(runtime, principal, info)
         require_allowed(principal, info, decision)

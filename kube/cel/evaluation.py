@@ -98,12 +98,10 @@ class _Evaluation:
                     if name not in rules.schema.properties:
                         self.node(rules.additional, _below(pair, name, name), f"{path}[{name}]")
         elif isinstance(pair.raw, list) and rules.items is not None:
-            places = _places(rules.schema, pair.old_raw)
-            for index, item in enumerate(pair.raw):
-                at = places.get(_place(rules.schema, item))
+            for index, at in enumerate(rules.schema.places_before(pair.raw, pair.old_raw)):
                 old = pair.old_raw[at] if at is not None else None
                 seen = pair.old_value[at] if at is not None and pair.old_value is not None else None
-                self.node(rules.items, _Pair(item, pair.value[index], old, seen), f"{path}[{index}]")
+                self.node(rules.items, _Pair(pair.raw[index], pair.value[index], old, seen), f"{path}[{index}]")
 
     def _rule(self, schema: Schema, rule: Rule, pair: _Pair, path: str, size: Size, *, unchanged: bool) -> None:
         expression = rule.expression
@@ -225,19 +223,6 @@ def _below(pair: _Pair, name: str, seen: str) -> _Pair:
     old = pair.old_raw.get(name) if isinstance(pair.old_raw, dict) else None
     old_value = pair.old_value.get(seen) if isinstance(pair.old_value, dict) and old is not None else None
     return _Pair(pair.raw[name], pair.value.get(seen), old, old_value)
-
-
-def _places(schema: Schema, items: Any) -> dict[Any, int]:
-    """Where the items of an old list stand, by their keys; empty when they have none."""
-    if schema.list_type != "map" or not isinstance(items, list):
-        return {}
-    return {_place(schema, item): index for index, item in enumerate(items)}
-
-
-def _place(schema: Schema, item: Any) -> Any:
-    if schema.list_type != "map" or not isinstance(item, dict):
-        return None
-    return tuple(repr(item.get(key)) for key in schema.list_map_keys)
 
 
 def _value(schema: Schema, value: Any) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from itertools import chain
+from itertools import islice
 from typing import Any, Final
 
 import orjson
@@ -29,16 +29,44 @@ MAX_CAUSES: Final = 100
 _BITS: Final = {"int32": 31, "int64": 63}
 _FLOAT_MAX: Final = (2 - 2**-23) * 2.0**127
 _OWN: Final = frozenset({"apiVersion", "kind", "metadata"})
+_REPETITION: Final = "FieldValueDuplicate"
 
 
-def object_causes(schema: Schema, document: Mapping[str, Any]) -> list[Cause]:
-    """Everything that is wrong with an object, in order; at most ``MAX_CAUSES``. Metadata is checked elsewhere."""
-    causes: list[Cause] = []
-    for cause in chain(_object(schema, document, ""), _composed(schema, document, "")):
-        causes.append(cause)
-        if len(causes) == MAX_CAUSES:
-            break
-    return causes
+def object_causes(schema: Schema, document: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> list[Cause]:
+    """Everything that is wrong with an object, in order; at most ``MAX_CAUSES``. Metadata is checked elsewhere.
+
+    With ``old`` it is a change of that one: a value that is as it was is not judged again (Kubernetes' ratcheting).
+    """
+    found = _causes(schema, document, MISSING if old is None else old)
+    if old is not None:
+        found = _without_old_repetitions(schema, found, old)
+    return list(islice(found, MAX_CAUSES))
+
+
+def _causes(schema: Schema, document: Mapping[str, Any], old: Any) -> Iterator[Cause]:
+    if not _is_as_before(document, old):
+        yield from _object(schema, document, "", old)
+        yield from _composed(schema, document, "")
+
+
+def _without_old_repetitions(schema: Schema, causes: Iterator[Cause], old: Mapping[str, Any]) -> Iterator[Cause]:
+    """Lists may repeat items, as with the real server, in an object in which one of them did before."""
+    repeats: bool | None = None
+    for cause in causes:
+        if cause.reason == _REPETITION:
+            if repeats is None:
+                repeats = any(known.reason == _REPETITION for known in _causes(schema, old, MISSING))
+            if repeats:
+                continue
+        yield cause
+
+
+def _is_as_before(value: Any, old: Any) -> bool:
+    return old is not MISSING and same(value, old)
+
+
+def _below(old: Any, name: str) -> Any:
+    return old.get(name, MISSING) if isinstance(old, dict) else MISSING
 
 
 def default_causes(schema: Schema, path: str) -> list[Cause]:
@@ -49,7 +77,7 @@ def default_causes(schema: Schema, path: str) -> list[Cause]:
         if not same(prune(schema.default, schema).value, schema.default):
             causes.append(invalid(at, _in_key_order(schema.default), "must not have unknown fields"))
         # The real server, too, leaves repeated items of a default to the objects that it ends up in.
-        found = [cause for cause in _value(schema, schema.default, "") if cause.reason != "FieldValueDuplicate"]
+        found = [cause for cause in _value(schema, schema.default, "") if cause.reason != _REPETITION]
         places = ("" if cause.field == "<nil>" else cause.field.strip(".") for cause in found)
         causes += [
             Cause(cause.reason, cause.message, f"{at}.{place}" if place else at)
@@ -81,7 +109,9 @@ def without_nulls(schema: Schema, value: Any) -> Any:
     return value
 
 
-def _value(schema: Schema, value: Any, path: str) -> Iterator[Cause]:
+def _value(schema: Schema, value: Any, path: str, old: Any = MISSING) -> Iterator[Cause]:
+    if _is_as_before(value, old):
+        return
     if value is None:
         if not schema.nullable and schema.type:
             yield _wrong_type(schema, value, path)
@@ -97,11 +127,11 @@ def _value(schema: Schema, value: Any, path: str) -> Iterator[Cause]:
     elif isinstance(value, int | float):
         yield from _number(schema, value, path)
     elif isinstance(value, list):
-        yield from _list(schema, value, path)
+        yield from _list(schema, value, path, old)
     elif isinstance(value, dict):
         if schema.embedded_resource:
             yield from _embedded(value, path)
-        yield from _object(schema, value, path)
+        yield from _object(schema, value, path, old)
     yield from _composed(schema, value, path)
 
 
@@ -174,7 +204,7 @@ def _is_multiple(value: float, step: float) -> bool:
     return math.isfinite(times) and abs(times - round(times)) <= 1e-9
 
 
-def _list(schema: Schema, items: list[Any], path: str) -> Iterator[Cause]:
+def _list(schema: Schema, items: list[Any], path: str, old: Any) -> Iterator[Cause]:
     rules = schema.rules
     if "maxItems" in rules and len(items) > rules["maxItems"]:
         yield too_many(path, len(items), rules["maxItems"])
@@ -183,8 +213,8 @@ def _list(schema: Schema, items: list[Any], path: str) -> Iterator[Cause]:
     if rules.get("uniqueItems") and len({_identity(item) for item in items}) < len(items):
         yield invalid(path, _in_key_order(items), f"{path} in body shouldn't contain duplicates")
     if schema.items is not None:
-        for index, item in enumerate(items):
-            yield from _value(schema.items, item, f"{path}[{index}]")
+        for index, at in enumerate(schema.places_before(items, old)):
+            yield from _value(schema.items, items[index], f"{path}[{index}]", MISSING if at is None else old[at])
     if schema.list_type in ("set", "map"):
         yield from _repeated(schema, items, path)
 
@@ -213,7 +243,7 @@ def _repeated(schema: Schema, items: list[Any], path: str) -> Iterator[Cause]:
             yield duplicate(f"{path}[{index}]", shown)
 
 
-def _object(schema: Schema, value: Mapping[str, Any], path: str) -> Iterator[Cause]:
+def _object(schema: Schema, value: Mapping[str, Any], path: str, old: Any) -> Iterator[Cause]:
     rules = schema.rules
     if "maxProperties" in rules and len(value) > rules["maxProperties"]:
         yield too_many(path, len(value), rules["maxProperties"])
@@ -228,19 +258,19 @@ def _object(schema: Schema, value: Mapping[str, Any], path: str) -> Iterator[Cau
     for name, member in value.items():
         if schema.embedded_resource and name in _OWN:
             if name == "metadata" and isinstance(member, dict):
-                yield from _names(schema.properties[name], member, _join(path, name))
+                yield from _names(schema.properties[name], member, _join(path, name), _below(old, name))
             continue
         child = schema.properties.get(name) or schema.additional
         if child is not None:
-            yield from _value(child, member, _join(path, name))
+            yield from _value(child, member, _join(path, name), _below(old, name))
 
 
-def _names(schema: Schema, metadata: Mapping[str, Any], path: str) -> Iterator[Cause]:
+def _names(schema: Schema, metadata: Mapping[str, Any], path: str, old: Any) -> Iterator[Cause]:
     """What a schema asks of an object's name, besides what every name must be."""
     for name in ("name", "generateName"):
         child = schema.properties.get(name)
         if child is not None and (child.rules or child.enum) and name in metadata:
-            yield from _value(child, metadata[name], f"{path}.{name}")
+            yield from _value(child, metadata[name], f"{path}.{name}", _below(old, name))
 
 
 def _embedded(value: Mapping[str, Any], path: str) -> Iterator[Cause]:

@@ -78,6 +78,16 @@ class Schema:
             node = (node.items or node.additional) if name == "*" else node.properties.get(name)
         return node
 
+    def places_before(self, items: list[Any], old: Any) -> list[int | None]:
+        """Where each item of a list stood in the old value, by its keys; of a list without keys nobody can tell."""
+        places = {self._keys(item): index for index, item in enumerate(old)} if isinstance(old, list) else {}
+        return [None if keys is None else places.get(keys) for keys in map(self._keys, items)]
+
+    def _keys(self, item: Any) -> tuple[str, ...] | None:
+        if self.list_type != "map" or not isinstance(item, dict):
+            return None
+        return tuple(repr(item.get(key)) for key in self.list_map_keys)
+
 
 class Definitions:
     """The definitions of one Kubernetes minor. Reading is free of I/O; a kind is linked when first asked for."""

@@ -167,6 +167,11 @@ def apply(
     return _with_entries(new, entries)
 
 
+def are_readable(entries: Any) -> bool:
+    """Whether the managed fields of an object say who owns what; that nobody owns anything is said as well."""
+    return not entries or bool(_decode(entries, trusted=False))
+
+
 def without_owners(entries: Any, uids: Collection[str], *, all_gone: bool) -> list[dict[str, Any]]:
     """The entries without the references to these owners, which nobody owns once they are taken off."""
     gone: Fields = {} if all_gone else {f'k:{{"uid":{orjson.dumps(uid).decode()}}}': {} for uid in uids}

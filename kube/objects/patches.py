@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import marshal
+import re
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Final
@@ -26,6 +27,10 @@ MAX_DEPTH: Final = 128
 
 _WITHOUT_SHARING: Final = 2
 """The version of marshal's form that writes an object down wherever it stands."""
+
+_INDEX: Final = re.compile(r"[+-]?[0-9]+")
+_OWN_INDEX: Final = re.compile(r"/(?:[+-][0-9]+|0[0-9]+)(?:/|$)")
+"""Indexes of lists that kube-apiserver reads as Go reads numbers, and of these what RFC 6901 does not know."""
 
 _OPERATIONS: Final = frozenset({"add", "remove", "replace", "move", "copy", "test"})
 
@@ -70,13 +75,19 @@ def json_patch(document: Mapping[str, Any], operations: object) -> dict[str, Any
             raise unprocessable()
         try:
             operation = _placed(operation)
+            if verb in ("copy", "move"):
+                operation["from"] = _from_the_front(result, operation["from"])
+            if verb == "move":
+                _move(result, operation["from"], operation["path"])
+                continue
+            operation["path"] = _from_the_front(result, operation["path"], adds=verb in ("add", "copy"))
             if verb == "copy":
                 copied += weight(jsonpointer.resolve_pointer(result, operation["from"]))
             elif verb in ("add", "replace"):
                 budget -= weight(operation.get("value"))
             if budget < 0 or copied > MAX_COPIED:
                 raise RequestEntityTooLarge("Request entity too large: the patched object is too large")
-            if verb == "replace" and isinstance(jsonpointer.JsonPointer(operation["path"]).to_last(result)[0], dict):
+            if verb == "replace" and isinstance(_last(result, operation["path"])[0], dict):
                 # kube-apiserver lets a replacement add the member that it does not find.
                 operation = {**operation, "op": "add"}
             if verb == "test" and _holds_nothing(result, operation):
@@ -94,7 +105,7 @@ def json_patch(document: Mapping[str, Any], operations: object) -> dict[str, Any
 
 def _holds_nothing(document: Any, operation: dict[str, Any]) -> bool:
     """Whether nothing was to be in a place of an object, and it is not there."""
-    parent, name = jsonpointer.JsonPointer(operation["path"]).to_last(document)
+    parent, name = _last(document, operation["path"])
     return operation.get("value") is None and isinstance(parent, dict) and name not in parent
 
 
@@ -106,6 +117,49 @@ def _placed(operation: dict[str, Any]) -> dict[str, Any]:
     read = {name: str(operation[name]) for name in ("path", "from") if name in operation}
     whole = {"path": ""} if operation["op"] == "replace" and read["path"] == "" else {}
     return {**operation, **{name: path[path.index("/") :] for name, path in read.items() if name not in whole}}
+
+
+def _from_the_front(document: Any, path: str, *, adds: bool = False) -> str:
+    """The path with the indexes of lists as RFC 6901 writes them: kube-apiserver's library knows more ways.
+
+    Zeros and a sign may lead; what is negative counts from the end, where ``adds`` puts one more.
+    Raises ``JsonPointerException`` and ``IndexError`` for a place that is not there.
+    """
+    if not _OWN_INDEX.search(path):
+        return path
+    pointer, node = jsonpointer.JsonPointer(path), document
+    parts = pointer.parts
+    for place, part in enumerate(parts):
+        last = place == len(parts) - 1
+        if isinstance(node, list) and _INDEX.fullmatch(part):
+            index = int(part)
+            if index < 0:
+                index += len(node) + (adds and last)
+            if index < 0:
+                raise IndexError(part)
+            parts[place] = str(index)
+        if not last:
+            node = pointer.walk(node, parts[place])
+    return str(pointer.path)
+
+
+def _move(document: Any, source: str, path: str) -> None:
+    """Take what is in one place to another, which is found when it is gone from the first: nothing is copied."""
+    parent, name = _last(document, source)
+    value = parent.pop(name)
+    parent, name = _last(document, _from_the_front(document, path, adds=True))
+    if isinstance(parent, dict):
+        parent[name] = value
+    elif name == "-" or name <= len(parent):
+        parent.insert(len(parent) if name == "-" else name, value)
+    else:
+        raise IndexError(name)
+
+
+def _last(document: Any, path: str) -> tuple[Any, Any]:
+    """What holds the place at a path, and its name there."""
+    parent, name = jsonpointer.JsonPointer(path).to_last(document)
+    return parent, name
 
 
 def merge_patch(document: Mapping[str, Any], patch: object) -> dict[str, Any]:

@@ -24,6 +24,8 @@ _STEPS: Final = (
 )
 
 _UNITS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_GO_UNITS: Final = frozenset(("ns", "us", "µs", "μs", "ms", "s", "m", "h"))
+_GO_PART: Final = re.compile(r"([0-9]*\.?[0-9]*)([^0-9.]*)", re.ASCII)
 _PART: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(h|ms|m|s)", re.ASCII)
 _SPAN: Final = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
 
@@ -35,6 +37,23 @@ def parse_seconds(text: str) -> float:
     if not _SPAN.fullmatch(text):
         raise ValueError("must be a duration such as 30s or 1m30s, or a number of seconds")
     return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+
+
+def duration_reason(text: str) -> str:
+    """Why this is no duration as Go writes them."""
+    start = position = 1 if text[:1] in ("+", "-") else 0
+    if text[start:] == "0":
+        return ""
+    for part in _GO_PART.finditer(text, start):
+        number, unit = part.groups()
+        if number in ("", "."):
+            break
+        if not unit:
+            return f'time: missing unit in duration "{text}"'
+        if unit not in _GO_UNITS:
+            return f'time: unknown unit "{unit}" in duration "{text}"'
+        position = part.end()
+    return "" if start < position == len(text) else f'time: invalid duration "{text}"'
 
 
 def human_duration(seconds: float) -> str:

@@ -143,11 +143,8 @@ def _custom_causes(
     """
     served = resource.version(version)
     schema = None if served is None else served.schema
-    found = [] if schema is None else object_causes(schema, new)
+    found = [] if schema is None else object_causes(schema, new, old)
     bounded = len(found) < MAX_CAUSES
-    if found and old is not None and schema is not None:
-        known = set(object_causes(schema, old))
-        found = [cause for cause in found if cause not in known]
     causes = before + found + _scale_causes(resource, version, new)
     rules = None if schema is None else rules_of(schema)
     if rules is not None:

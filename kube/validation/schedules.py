@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
+
+from kube.requests.durations import duration_reason
 
 _MONTHS: Final = {
     name: number
@@ -23,7 +25,6 @@ _FIELDS: Final[tuple[tuple[int, int, Mapping[str, int]], ...]] = (
 )
 _DESCRIPTORS: Final = frozenset(("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"))
 _EVERY: Final = "@every "
-_UNITS: Final = frozenset(("ns", "us", "µs", "μs", "ms", "s", "m", "h"))
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _INT64: Final = 2**63
 
@@ -38,7 +39,7 @@ def schedule_reason(schedule: str) -> str:
         if schedule in _DESCRIPTORS:
             return ""
         if schedule.startswith(_EVERY):
-            problem = _duration_reason(schedule.removeprefix(_EVERY))
+            problem = duration_reason(schedule.removeprefix(_EVERY))
             return f"failed to parse duration {schedule}: {problem}" if problem else ""
         return f"unrecognized descriptor: {schedule}"
     parts = schedule.split()
@@ -95,23 +96,3 @@ def _number(text: str) -> int:
     if int(text) < 0:
         raise _Unreadable(f"negative number ({int(text)}) not allowed: {text}")
     return int(text)
-
-
-def _duration_reason(text: str) -> str:
-    """Why this is no duration as Go writes them."""
-    rest = text[1:] if text[:1] in ("+", "-") else text
-    if rest == "0":
-        return ""
-    if not rest:
-        return f'time: invalid duration "{text}"'
-    while rest:
-        found: Any = re.match(r"([0-9]*\.?[0-9]*)([^0-9.]*)", rest, re.ASCII)
-        number, unit = found[1], found[2]
-        if not re.search(r"[0-9]", number, re.ASCII):
-            return f'time: invalid duration "{text}"'
-        if not unit:
-            return f'time: missing unit in duration "{text}"'
-        if unit not in _UNITS:
-            return f'time: unknown unit "{unit}" in duration "{text}"'
-        rest = rest[found.end() :]
-    return ""

@@ -115,8 +115,9 @@ def test_a_definition_goes_when_the_last_of_its_objects_has_gone(admin: Caller, 
     assert gone["status"]["conditions"][-1]["reason"] == "InstanceDeletionPending"
     assert eventually(lambda: alice.get(f"{collection('disks')}/plain").status == 404)
     refused = alice.post(collection("disks"), custom("Disk", "late"))
-    assert refused.status == 403
-    assert "create not allowed while custom resource definition is terminating" in refused.body["message"]
+    assert (refused.status, refused.reason) == (405, "MethodNotAllowed")
+    assert refused.body["message"] == "create not allowed while custom resource definition is terminating"
+    assert refused.body["details"] == {"group": "example.com", "kind": "disks"}
     assert eventually(
         lambda: admin.get(path).body["status"]["conditions"][-1]["reason"] == "InstanceDeletionInProgress"
     )
@@ -257,15 +258,16 @@ def test_rules_hold_on_every_way_to_write(alice: Caller) -> None:
 
 def test_what_was_wrong_before_a_rule_came_may_stay(alice: Caller) -> None:
     """Ratcheting: a change is judged by what it changes."""
-    install(alice, definition("Old", spec(size=NUMBER, name=TEXT)))
-    alice.post(collection("olds"), custom("Old", "o", {"size": 99}))
+    install(alice, definition("Old", spec(size=NUMBER, name=TEXT, sizes={"type": "array", "items": NUMBER})))
+    alice.post(collection("olds"), custom("Old", "o", {"size": 99, "sizes": [99]}))
     path = f"{CRDS}/olds.example.com"
     body = alice.get(path).body
     properties = body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
-    properties["size"] = {**NUMBER, "maximum": 10}
+    properties["size"] = properties["sizes"]["items"] = {**NUMBER, "maximum": 10}
     assert alice.put(path, body).status == 200
     assert alice.patch(f"{collection('olds')}/o", {"spec": {"name": "x"}}).status == 200
     assert alice.patch(f"{collection('olds')}/o", {"spec": {"size": 98}}).status == 422
+    assert alice.patch(f"{collection('olds')}/o", {"spec": {"sizes": [99, 1]}}).status == 422
     remove(alice, "olds.example.com")
 
 

@@ -133,3 +133,20 @@ def test_what_costs_too_much_is_refused_or_left_as_it_is_by_the_failure_policy(s
         assert server.admin.post(MAPS, config_map("small"), dryRun="All").body["data"]["costly"] == "true"
     with mutating(server.admin, "costly", rules("configmaps"), mutation, failurePolicy="Ignore"):
         assert "costly" not in server.admin.post(MAPS, large, dryRun="All").body["data"]
+
+
+def test_managed_fields_that_a_policy_breaks_stay_as_they_were(server: Server) -> None:
+    """TS15: whoever breaks them, the owners of fields are not forgotten; and the client is told."""
+    entry = "JSONPatch{op: 'add', path: '/metadata/managedFields/0/%s', value: '%s'}"
+    whole = (
+        "[" + entry % ("operation", "Replace") + ", JSONPatch{op: 'add', path: '/metadata/labels', value: {'a': 'b'}}]"
+    )
+    with mutating(server.admin, "breaks-fields", rules("configmaps"), patching(whole)):
+        made = server.admin.post(MAPS, config_map("owned"), dryRun="All")
+    assert (made.status, made.body["metadata"]["labels"]) == (201, {"a": "b"})
+    assert [entry["operation"] for entry in made.body["metadata"]["managedFields"]] == ["Update"]
+    assert ".metadata.managedFields was in an invalid state after admission" in made.headers["warning"]
+    with mutating(server.admin, "renames-owner", rules("configmaps"), patching(f"[{entry % ('manager', 'other')}]")):
+        made = server.admin.post(MAPS, config_map("owned"), dryRun="All")
+    assert [entry["manager"] for entry in made.body["metadata"]["managedFields"]] == ["other"]
+    assert "warning" not in made.headers

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.callers import Caller, config_map, eventually
+from tests.gateway.callers import Answer, Caller, config_map, eventually
 from tests.gateway.conftest import Server
 
 
@@ -59,6 +59,18 @@ def test_generated_names_differ(alice: Caller, maps: str) -> None:
     assert all(name.startswith("g-") for name in found)
 
 
+@pytest.mark.parametrize("dry_run", [{}, {"dryRun": "All"}])
+def test_a_name_that_is_given_is_kept_beside_the_prefix_of_another(
+    alice: Caller, maps: str, dry_run: dict[str, str]
+) -> None:
+    """TS15: what was exported has both, and is made once."""
+    exported = config_map(f"both-{len(dry_run)}", generateName="both-")
+    assert alice.post(maps, exported).status == 201
+    again = alice.post(maps, exported, **dry_run)
+    assert (again.status, again.reason) == (409, "AlreadyExists")
+    assert len([item for item in alice.get(maps).body["items"] if item["metadata"].get("generateName")]) == 1
+
+
 @pytest.mark.parametrize(
     ("change", "status"),
     [
@@ -87,6 +99,26 @@ def test_every_cause_is_named_at_once(alice: Caller, namespace: str) -> None:
     assert refused.status == 422
     fields = {cause["field"] for cause in refused.body["details"]["causes"]}
     assert {"spec.replicas", "spec.selector"} <= fields
+
+
+def test_an_owner_that_is_named_twice_is_kept_once_with_a_warning(alice: Caller, maps: str) -> None:
+    """TS15: whichever way it is written, whoever named it again."""
+    owner = alice.post(maps, config_map("owner")).body["metadata"]["uid"]
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner}
+    blocking = {**reference, "blockOwnerDeletion": True}
+    words = ".metadata.ownerReferences contains duplicate entries"
+
+    def says(answer: Answer, words: str) -> bool:
+        assert answer.body["metadata"]["ownerReferences"] == [reference, blocking]
+        return words in answer.headers.get("warning", "") and f"observed: {owner}" in answer.headers["warning"]
+
+    twice = config_map("owned", ownerReferences=[reference, blocking, reference])
+    assert says(alice.post(maps, twice), f"{words};")
+    assert says(alice.put(f"{maps}/owned", twice), f"{words};")
+    again = {"metadata": {"ownerReferences": [reference, blocking, blocking]}}
+    assert says(alice.patch(f"{maps}/owned", again), f"{words} after mutating admission happens;")
+    once = config_map("owned", ownerReferences=[reference, blocking])
+    assert "warning" not in alice.put(f"{maps}/owned", once).headers
 
 
 @pytest.mark.parametrize(("mode", "status"), [("Strict", 400), ("Warn", 201), ("Ignore", 201)])
@@ -126,6 +158,53 @@ def test_concurrent_unconditional_updates_all_count(alice: Caller, maps: str) ->
         answers = list(pool.map(lambda i: alice.patch(f"{maps}/many", {"data": {f"k{i}": "v"}}), range(24)))
     assert {answer.status for answer in answers} == {200}
     assert len(alice.get(f"{maps}/many").body["data"]) == 25
+
+
+def test_of_many_who_make_an_object_by_put_all_are_heard(alice: Caller, namespace: str) -> None:
+    """TS15: one makes it, the others replace it."""
+    path = f"/api/v1/namespaces/{namespace}/endpoints"
+    heard = []
+    with ThreadPoolExecutor(8) as pool:
+        for name in (f"e{number}" for number in range(8)):
+            body = {"metadata": {"name": name, "generateName": "e-"}}
+            heard.append(sorted(pool.map(lambda _, n=name, b=body: alice.put(f"{path}/{n}", b).status, range(8))))
+    assert heard == [[200] * 7 + [201]] * 8
+    assert len(alice.get(path).body["items"]) == 8
+
+
+def test_what_is_still_there_is_said_to_who_asks_for_it(alice: Caller, maps: str) -> None:
+    """TS15: as with kube-apiserver, to nobody else."""
+    for name, options, status in (
+        ("a", {"orphanDependents": False}, 202),
+        ("b", {"orphanDependents": True}, 200),
+        ("c", {"propagationPolicy": "Background"}, 200),
+        ("d", {}, 200),
+    ):
+        alice.post(maps, config_map(name, finalizers=["example.com/hold"]))
+        assert alice.delete(f"{maps}/{name}", options).status == status, name
+    alice.post(maps, config_map("free"))
+    assert alice.delete(f"{maps}/free", {"orphanDependents": False}).status == 200
+    assert alice.delete(f"{maps}/a", orphanDependents="false").status == 202
+
+
+@pytest.mark.parametrize(
+    ("timeout", "status", "said"),
+    [
+        ("invalid", 400, 'time: invalid duration "invalid"'),
+        ("5", 400, 'time: missing unit in duration "5"'),
+        ("5y", 400, 'time: unknown unit "y" in duration "5y"'),
+        ("1m30s", 200, ""),
+        ("0", 200, ""),
+        ("", 200, ""),
+    ],
+)
+def test_a_timeout_that_is_none_is_refused(alice: Caller, maps: str, timeout: str, status: int, said: str) -> None:
+    """TS15: by the words of kube-apiserver; a watch has another."""
+    answer = alice.get(maps, timeout=timeout)
+    assert answer.status == status
+    if said:
+        assert answer.body["message"] == f"invalid timeout specified in the request URL - {said}"
+        assert alice.watch(maps, timeout=timeout, timeoutSeconds=1).status == 200
 
 
 def test_update_that_changes_nothing_writes_nothing(alice: Caller, maps: str) -> None:

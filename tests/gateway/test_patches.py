@@ -39,6 +39,17 @@ def test_json_patch_applies_its_operations_or_nothing(alice: Caller, maps: str) 
     assert alice.get(f"{maps}/p").body["data"] == {"a": "1", "b": "2"}
 
 
+def test_json_patch_counts_from_the_end_of_a_list(alice: Caller, maps: str) -> None:
+    """TS15."""
+    alice.post(maps, config_map("p", finalizers=["e.com/a", "e.com/b", "e.com/c"]))
+    last = [{"op": "test", "path": "/metadata/finalizers/-1", "value": "e.com/c"}]
+    last += [{"op": "remove", "path": "/metadata/finalizers/-2"}]
+    last += [{"op": "add", "path": "/metadata/finalizers/-1", "value": "e.com/d"}]
+    kept = alice.patch(f"{maps}/p", last, "json").body["metadata"]["finalizers"]
+    assert kept == ["e.com/a", "e.com/c", "e.com/d"]
+    assert alice.patch(f"{maps}/p", [{"op": "remove", "path": "/metadata/finalizers/-4"}], "json").status == 422
+
+
 def test_merge_patch_removes_by_null(alice: Caller, maps: str) -> None:
     alice.post(maps, config_map("p", {"a": "1", "b": "2"}))
     assert alice.patch(f"{maps}/p", {"data": {"a": None, "c": "3"}}).body["data"] == {"b": "2", "c": "3"}

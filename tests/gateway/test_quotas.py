@@ -154,6 +154,21 @@ def test_pod_without_requests_is_told_what_the_quota_wants(alice: Caller, namesp
     assert (refused.status, "maximum memory usage per Container is 512Mi" in refused.body["message"]) == (403, True)
 
 
+def test_a_limit_range_holds_nobody_who_goes(alice: Caller, namespace: str) -> None:
+    """AD1: who ends what holds a claim writes it, however large it is."""
+    path = f"/api/v1/namespaces/{namespace}"
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}}
+    claim = {"metadata": {"name": "c", "finalizers": ["example.com/hold"]}, "spec": spec}
+    assert alice.post(f"{path}/persistentvolumeclaims", claim).status == 201
+    bounds = {"limits": [{"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}}]}
+    assert alice.post(f"{path}/limitranges", {"metadata": {"name": "small"}, "spec": bounds}).status == 201
+    let_go = {"metadata": {"finalizers": None}}
+    assert alice.patch(f"{path}/persistentvolumeclaims/c", let_go).status == 403
+    assert alice.delete(f"{path}/persistentvolumeclaims/c").body["metadata"]["deletionTimestamp"]
+    assert alice.patch(f"{path}/persistentvolumeclaims/c", let_go).status == 200
+    assert alice.get(f"{path}/persistentvolumeclaims/c").status == 404
+
+
 def test_tenant_cannot_write_what_is_used(alice: Caller, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/resourcequotas"
     alice.post(path, quota({"configmaps": "1"}))

@@ -93,6 +93,16 @@ def test_json_patches_leave_the_document_alone() -> None:
         [{"op": "add", "path": "/l/9", "value": 1}],
         [{"op": "add", "path": "/l/x", "value": 1}],
         [{"op": ["add"], "path": "/l/x", "value": 1}],
+        [{"op": "add", "path": "/l/-3", "value": 1}],
+        [{"op": "remove", "path": "/l/-2"}],
+        [{"op": "remove", "path": "/l/-"}],
+        [{"op": "test", "path": "/l/-2/x", "value": 1}],
+        [{"op": "move", "path": "/l/-3", "from": "/a"}],
+        [{"op": "move", "path": "/l/-1", "from": "/l/1"}],
+        [{"op": "move", "path": "/l/2", "from": "/a"}],
+        [{"op": "move", "path": "/b", "from": "/missing"}],
+        [{"op": "move", "path": "/a/b", "from": "/l"}],
+        [{"op": "move", "path": "/b", "from": "/l/-"}],
     ],
 )
 def test_an_operation_that_does_not_apply_is_unprocessable(operations: Any) -> None:
@@ -100,6 +110,32 @@ def test_an_operation_that_does_not_apply_is_unprocessable(operations: Any) -> N
         json_patch({"a": 1, "l": [{}]}, operations)
     assert caught.value.code == 422
     assert caught.value.message == "the server rejected our request due to an error in our request"
+
+
+@pytest.mark.parametrize(
+    ("operation", "expected"),
+    [
+        ({"op": "remove", "path": "/l/-1"}, {"l": [1, {"x": [2]}], "-1": 0}),
+        ({"op": "remove", "path": "/l/-2/x/-1"}, {"l": [1, {"x": []}, 3], "-1": 0}),
+        ({"op": "remove", "path": "/-1"}, {"l": [1, {"x": [2]}, 3]}),
+        ({"op": "replace", "path": "/l/-3", "value": 9}, {"l": [9, {"x": [2]}, 3], "-1": 0}),
+        ({"op": "test", "path": "/l/-1", "value": 3}, {"l": [1, {"x": [2]}, 3], "-1": 0}),
+        ({"op": "add", "path": "/l/-1", "value": 9}, {"l": [1, {"x": [2]}, 3, 9], "-1": 0}),
+        ({"op": "add", "path": "/l/-4", "value": 9}, {"l": [9, 1, {"x": [2]}, 3], "-1": 0}),
+        ({"op": "add", "path": "/l/-2/x/-2", "value": 9}, {"l": [1, {"x": [9, 2]}, 3], "-1": 0}),
+        ({"op": "add", "path": "/l/+01", "value": 9}, {"l": [1, 9, {"x": [2]}, 3], "-1": 0}),
+        ({"op": "copy", "from": "/l/-1", "path": "/l/-4"}, {"l": [3, 1, {"x": [2]}, 3], "-1": 0}),
+        ({"op": "move", "from": "/l/-1", "path": "/l/-3"}, {"l": [3, 1, {"x": [2]}], "-1": 0}),
+        ({"op": "move", "from": "/l/0", "path": "/l/-"}, {"l": [{"x": [2]}, 3, 1], "-1": 0}),
+        ({"op": "move", "from": "/l/0", "path": "/l/0/x/0"}, {"l": [{"x": [1, 2]}, 3], "-1": 0}),
+        ({"op": "move", "from": "/-1", "path": "/l/-2/x/-1"}, {"l": [1, {"x": [2, 0]}, 3]}),
+    ],
+)
+def test_indexes_are_read_as_kube_apiserver_reads_them(operation: dict[str, Any], expected: dict[str, Any]) -> None:
+    """TS15: what is negative counts from the end of a list; of an object it is a name like any other."""
+    document = {"l": [1, {"x": [2]}, 3], "-1": 0}
+    assert json_patch(document, [operation]) == expected
+    assert document == {"l": [1, {"x": [2]}, 3], "-1": 0}
 
 
 def test_paths_are_read_from_their_first_slash_on() -> None:

@@ -6,10 +6,15 @@ from typing import Final, Protocol
 
 from access.admission.base import Attributes
 from kube.admissionpolicies.matching import Asked, Body
+from kube.objects.managedfields import are_readable
 from kube.objects.patches import same
 from kube.requests.status import Cause, InternalError, StatusError
 
 _NAMES: Final = ("name", "namespace")
+_UNREADABLE: Final = (
+    ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating "
+    "admission controller; please fix your requests"
+)
 _GIVEN: Final = ("creationTimestamp", "generation", "selfLink", "tenant", "uid")
 
 
@@ -26,6 +31,7 @@ def change(
 ) -> bool:
     """Put a changed object in the place of the one that is asked about; whether it is another one.
 
+    Managed fields that nobody can read any more stay as they were, and the client is told.
     Raises ``StatusError``: a part of an object cannot be changed.
     """
     body = asked.object
@@ -37,6 +43,10 @@ def change(
             return False
         raise internal(f"{by} attempted to modify a part of the object")
     whole = _identified(completed(attributes, asked.in_form(result, asked.form), strict=strict), body, by)
+    if not are_readable(whole["metadata"].get("managedFields")):
+        del whole["metadata"]["managedFields"]
+        whole["metadata"] |= {name: value for name, value in body["metadata"].items() if name == "managedFields"}
+        attributes.warnings.append(f"{_UNREADABLE}: {by} left an entry that cannot be read")
     if same(whole, body):
         return False
     body.clear()

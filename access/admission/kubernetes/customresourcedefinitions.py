@@ -15,7 +15,7 @@ from kube.customresources.schemas import unknown_formats
 from kube.kinds.schemas import Definitions
 from kube.requests.fielderrors import invalid_object
 from kube.requests.requestinfo import not_found
-from kube.requests.status import Forbidden
+from kube.requests.status import Forbidden, MethodNotAllowed
 from store.interface import Store
 from store.types import Check, Key, Operation, Range, Stored
 
@@ -91,13 +91,8 @@ class CustomResourceDefinitions(NoopPlugin):
         if stored is None or metadata["uid"] != resource.definition:
             raise not_found()
         if "deletionTimestamp" in metadata:
-            raise Forbidden(
-                f'{resource.qualified_name} "{attributes.name}" is forbidden: '
-                "create not allowed while custom resource definition is terminating",
-                group=resource.group,
-                kind=resource.plural,
-                name=attributes.name,
-            )
+            words = "create not allowed while custom resource definition is terminating"
+            raise MethodNotAllowed(words, group=resource.group, kind=resource.plural)
         return Check(key, stored.revision)
 
 

@@ -59,6 +59,8 @@ class LimitRanger(NoopPlugin):
         resource = attributes.resource
         if attributes.subresource not in ("", "resize"):
             return False
+        if "deletionTimestamp" in (attributes.old or {}).get("metadata", {}):
+            return False  # Who ends what holds it must be able to.
         if resource.plural == "pods":
             return attributes.operation == CREATE or attributes.subresource == "resize"
         return resource.plural == "persistentvolumeclaims" and attributes.operation in (CREATE, UPDATE)
