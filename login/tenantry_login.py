@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 CLIENT = "tenantry-login"
 PATIENCE_SECONDS = 300
+EARLY_SECONDS = 30
+"""So much before its end a token is used no more: clocks differ, and a request that has begun takes its time."""
+
 DEVICE = "urn:ietf:params:oauth:grant-type:device_code"
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 
@@ -277,11 +280,14 @@ def signed_in(portal: Portal, session: Session, wanted: dict[str, str], device: 
 
 
 def sign_out(portal: Portal, session: Session) -> None:
-    """End the session here and in the portal. Raises ``Refused``."""
-    secret = session.secret
+    """End the session in the portal, and then here: what has not ended there can be ended by trying again. Raises ``Refused``."""
+    if session.secret:
+        try:
+            portal.post("/oauth/revoke/", token=session.secret)
+        except Refused as error:
+            if error.code != "invalid_grant":
+                raise
     session.forget()
-    if secret:
-        portal.post("/oauth/revoke/", token=secret)
 
 
 def _interactive() -> bool:
@@ -307,7 +313,10 @@ def quiet_output() -> Iterator[int]:
 
 
 def main() -> int:
-    """The exit status: 0 with a credential on standard output, 1 with the reason on standard error."""
+    """The exit status: 0 with a credential on standard output, 1 with the reason on standard error.
+
+    On a terminal of a person no credential is shown.
+    """
     parser = argparse.ArgumentParser(prog=CLIENT, description="Signs kubectl in to Tenantry.")
     parser.add_argument("action", nargs="?", choices=("login", "logout"), default="login")
     parser.add_argument("--portal", required=True, help="URL of the portal")
@@ -330,7 +339,12 @@ def main() -> int:
             return 1
         except KeyboardInterrupt:
             return 130
-        ends = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + float(answer["expires_in"])))
+        if os.isatty(output) and "KUBERNETES_EXEC_INFO" not in os.environ:
+            # A person has run it: a token on the terminal would stay there.
+            _say("Signed in.")
+            return 0
+        lives = max(float(answer["expires_in"]) - EARLY_SECONDS, 0)
+        ends = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + lives))
         credential = {
             "apiVersion": "client.authentication.k8s.io/v1",
             "kind": "ExecCredential",

@@ -26,7 +26,10 @@ QUERY_MAX: Final = 65536
 """Bytes of a query: label selectors of generated clients are long."""
 
 PARAMETERS_MAX: Final = 256
-"""Parameters of a query."""
+"""Parameters of a query, but for the words of a command."""
+
+WORDS_MAX: Final = 4096
+"""Words of a command that is run in a container: each is a parameter."""
 
 ALL_TENANTS: Final = "*"
 
@@ -203,14 +206,17 @@ def query_parameters(query: bytes) -> Mapping[str, tuple[str, ...]]:
         raise StatusError("the query is too long", code=414, reason="BadRequest")
     if not _QUERY.fullmatch(query) or _BAD_PERCENT.search(query):
         raise BadRequest("the query is malformed")
+    most = PARAMETERS_MAX + min(query.count(b"command="), WORDS_MAX)
+    if (number := query.count(b"&") + 1) > most:
+        raise BadRequest(f"the query has {number} parameters, of which {most} are read")
     try:
-        pairs = parse_qsl(query.decode("ascii"), True, errors="strict", max_num_fields=PARAMETERS_MAX)
+        pairs = parse_qsl(query.decode("ascii"), True, errors="strict")
     except ValueError as error:
-        raise BadRequest("the query is malformed or has too many parameters") from error
-    parameters: dict[str, tuple[str, ...]] = {}
+        raise BadRequest("the query is malformed: what it encodes is no UTF-8") from error
+    parameters: dict[str, list[str]] = {}
     for key, value in pairs:
-        parameters[key] = (*parameters.get(key, ()), value)
-    return parameters
+        parameters.setdefault(key, []).append(value)
+    return {key: tuple(values) for key, values in parameters.items()}
 
 
 def _first_values(parameters: Mapping[str, tuple[str, ...]]) -> Mapping[str, str]:

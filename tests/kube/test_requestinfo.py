@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kube.requests.requestinfo import PARAMETERS_MAX, WORDS_MAX, query_parameters
 from kube.requests.status import BadRequest, MethodNotAllowed, NotFound
 from tests.kube.requestlines import ask
 
@@ -298,3 +299,18 @@ def test_a_proxied_path_keeps_its_rest_and_its_trailing_slash() -> None:
     assert info.path == "/api/v1/tenants/t1/namespaces/a/services/http:s:80/proxy/x/y%20z/"
     with pytest.raises(BadRequest):
         ask("/api/v1/namespaces/a/services/s/proxy/../../secrets")
+
+
+def test_a_command_has_as_many_words_as_people_give_it_and_nothing_else_has() -> None:
+    """D2: ``kubectl exec pod -- rm a b c …``; the rest of a query is never so long."""
+    words = [f"f{number}" for number in range(WORDS_MAX)]
+    command = b"&".join(b"command=" + word.encode() for word in words)
+    others = b"&".join(b"p%d=x" % number for number in range(PARAMETERS_MAX))
+    read = query_parameters(command + b"&" + others)
+    assert read["command"] == tuple(words)
+    assert len(read) == PARAMETERS_MAX + 1
+    for query in (others + b"&more=x", command + b"&command=x&" + others, b"&" * PARAMETERS_MAX):
+        with pytest.raises(BadRequest, match=r"the query has \d+ parameters, of which \d+ are read"):
+            query_parameters(query)
+    with pytest.raises(BadRequest, match="no UTF-8"):
+        query_parameters(b"command=%ff")

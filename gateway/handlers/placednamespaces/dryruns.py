@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -44,6 +45,9 @@ _REFUSALS: Final = frozenset({409, 422})
 """Statuses of a write whose condition does not hold, and of others."""
 
 _CREATED: Final = 201
+_BUSY: Final = {429: "TooManyRequests", 503: "ServiceUnavailable", 504: "Timeout"}
+"""What a cluster that has too much to do answers, and the reasons of each."""
+
 _JSON: Final = "application/json"
 _JUDGED_STATUS: Final = frozenset({("", "pods"), ("", "persistentvolumeclaims")})
 """What quotas count by its status."""
@@ -330,15 +334,26 @@ def _without_status(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 async def _object(request: Request, answer: Answer, cluster: str) -> Mapping[str, Any]:
     data = await whole(answer, cluster, Room(size=LINE_MAX))
+    headers = dict(answer.headers)
+    later = headers.get(b"retry-after", b"")
+    if later and answer.status in _BUSY and not headers.get(b"content-type", b"").startswith(JSON):
+        # kube-apiserver has no time to make a Status then.
+        text = f'the cluster "{cluster}" is too busy, please try again later'
+        raise StatusError(text, code=answer.status, reason=_BUSY[answer.status], retry_after=_seconds(later))
     body = await request.in_thread(len(data), decode, data, cluster)
     if answer.status >= 300:
-        raise _refusal(answer.status, body)
+        raise _refusal(answer.status, body, _seconds(later))
     if not isinstance(body.get("metadata"), dict):
         raise BadGateway(f'the cluster "{cluster}" answers with something else than an object')
     return body
 
 
-def _refusal(status: int, body: Mapping[str, Any]) -> StatusError:
+def _seconds(later: bytes) -> int | None:
+    """What ``Retry-After`` says, unless it is a date."""
+    return int(later) if re.fullmatch(rb"[0-9]{1,6}", later) else None
+
+
+def _refusal(status: int, body: Mapping[str, Any], retry_after: int | None) -> StatusError:
     given = body.get("details")
     details = given if isinstance(given, dict) else {}
     listed = details.get("causes")
@@ -353,6 +368,7 @@ def _refusal(status: int, body: Mapping[str, Any]) -> StatusError:
         kind=str(details.get("kind") or ""),
         name=str(details.get("name") or ""),
         causes=causes,
+        retry_after=retry_after,
         code=status if 400 <= status < 600 else 502,
         reason=str(body.get("reason") or ""),
     )

@@ -19,7 +19,7 @@ from kube.authentication.identity import Principal
 from kube.objects.managedfields import LAST_APPLIED
 from kube.objects.patches import merge_patch
 from kube.requests.requestinfo import parse, resolve
-from kube.requests.status import Conflict
+from kube.requests.status import Conflict, StatusError
 from tests.gateway.upstream.asking import upstream_of, whole
 from tests.gateway.upstream.rawcluster import Visit, ok
 
@@ -186,3 +186,36 @@ def test_the_field_stays_whose_it_is(owners: tuple[Any, ...], manager: str | Non
     """An apply of the annotation alone, by who applies it alone; else a patch, by who has patched it."""
     found = correction(noted(COPIED, *owners), "7", "right")
     assert (found.manager if found is not None else None) == manager
+
+
+@pytest.mark.parametrize(
+    ("status", "media", "body", "reason"),
+    [
+        (429, b"text/plain; charset=utf-8", b"Too many requests, please try again later.\n", "TooManyRequests"),
+        (503, b"text/plain", b"apiserver is shutting down", "ServiceUnavailable"),
+        (504, b"", b"", "Timeout"),
+        (
+            429,
+            b"application/json",
+            orjson.dumps({"kind": "Status", "message": "later", "reason": "TooManyRequests", "code": 429}),
+            "TooManyRequests",
+        ),
+        (500, b"application/json", orjson.dumps({"kind": "Status", "reason": "InternalError"}), "InternalError"),
+    ],
+)
+async def test_a_cluster_that_is_busy_says_when_to_come_back(
+    status: int, media: bytes, body: bytes, reason: str
+) -> None:
+    """D2: whoever writes waits, as at the cluster itself; kube-apiserver has no time to make a Status then."""
+
+    class TooBusy(Busy):
+        async def behave(self, visit: Visit) -> None:
+            while True:
+                await visit.request()
+                head = b"HTTP/1.1 %d No\r\nRetry-After: 7\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n"
+                await visit.say(head % (status, media, len(body)) + body)
+
+    async with rehearsed(TooBusy(write_spec, times=0), DEPLOYMENT) as (rehearsal, _):
+        with pytest.raises(StatusError) as refused:
+            await rehearsal.current()
+    assert (refused.value.code, refused.value.reason, refused.value.retry_after) == (status, reason, 7)
