@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from contextlib import suppress
 from datetime import datetime
 from uuid import UUID
 
@@ -31,6 +32,7 @@ from tenants.models import (
 )
 from tenants.naming import check_label, check_namespace_of, check_text, check_until
 from tenants.notices import note
+from tenants.placednamespaces import NameTaken, placed_namespace_show
 from tenants.rights import require_open, require_operator, require_role, role_at_least, role_of, tenant_locked
 from tenants.services import desiredstate
 
@@ -165,6 +167,10 @@ def workspace_change_tier(*, actor: Actor, workspace_id: UUID, tier: str) -> Wor
     desiredstate.request_ready(workspace, actor)
     _record(actor, Action.WORKSPACE_TIER_CHANGED, workspace, before=before, after=tier)
     transaction.on_commit(desiredstate.enqueue_sweep)
+    # What the door does by the tier (recording, proxies, policies) it does from now on, whether or not a worker has time;
+    # of a name that is somebody else's a worker tells.
+    with suppress(NameTaken):
+        placed_namespace_show(workspace)
     return workspace
 
 

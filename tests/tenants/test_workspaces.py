@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import orjson
 import pytest
 import trustme
 from django.db import IntegrityError, connection, connections, transaction
@@ -17,10 +18,13 @@ from audit.recorder import Actor
 from audit.selectors import entries_of_chain
 from kube.authentication.kubeconfig import read_kubeconfig
 from kube.requests.status import Conflict, Forbidden, Invalid, NotFound, ServiceUnavailable, TooManyRequests
+from store import synchronous
 from tenants import actionlimits
 from tenants.clusters import encryption
 from tenants.clusters.client import ClusterUnusable, client_for, object_path
+from tenants.clusters.objects import TIER_ANNOTATION
 from tenants.models import Cluster, Operation, Phase, Role, Status, Tenant, Tier, User, Workspace
+from tenants.placednamespaces import placed_namespace_key, placed_namespace_show
 from tenants.selectors import (
     overview_of,
     tiers_offered,
@@ -40,6 +44,7 @@ from tenants.services import (
     workspace_resume,
     workspace_suspend,
 )
+from tests import factories
 from tests.databases import owning
 from tests.kubeapiserver import make_kubeconfig
 from tests.tenants.conftest import OPERATOR, actor_of, join, make_tenant, make_user
@@ -184,6 +189,17 @@ def test_only_operators_pull_the_switch(alice):
     workspace_delete(actor=OPERATOR, workspace_id=workspace.id)
     with pytest.raises(Conflict):
         workspace_resume(actor=OPERATOR, workspace_id=workspace.id)
+
+
+def test_the_door_goes_by_another_tier_before_a_worker_has_looked_at_it(alice):
+    """GW21, AD5: what is recorded, refused and proxied goes by what the Namespace says."""
+    recorded = factories.tier("recorded")
+    workspace = factories.workspace(alice.memberships.get().tenant, alice)
+    placed_namespace_show(workspace)
+    workspace_change_tier(actor=OPERATOR, workspace_id=workspace.id, tier=recorded.name)
+    stored = synchronous.get(placed_namespace_key(workspace))
+    assert stored is not None
+    assert orjson.loads(stored.data)["metadata"]["annotations"][TIER_ANNOTATION] == recorded.name
 
 
 def test_members_see_their_tenants_workspaces_and_no_others(alice):
