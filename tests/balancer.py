@@ -6,6 +6,7 @@ import asyncio
 import http.client
 import ssl
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -39,6 +40,8 @@ class Balancer:
     def __init__(self, ports: Iterable[int], *, tls: ssl.SSLContext | None = None) -> None:
         self.ports: list[int] = list(ports)
         self.ready: list[int] = []
+        self.leading: Counter[int] = Counter()
+        """How many connections each server has through here."""
         self.port = 0
         self._tls = tls
         self._taken = 0
@@ -76,14 +79,17 @@ class Balancer:
         self._taken += 1
         ready = self.ready
         for turn in range(len(ready)):
-            # As balancers do: one that does not listen any more was not asked anything yet.
-            with suppress(ConnectionRefusedError):
-                there = await asyncio.open_connection("127.0.0.1", ready[(self._taken + turn) % len(ready)])
-                break
-        else:
-            writer.close()
-            return
-        await asyncio.gather(_pipe(reader, there[1]), _pipe(there[0], writer))
+            port = ready[(self._taken + turn) % len(ready)]
+            self.leading[port] += 1
+            try:
+                # As balancers do: one that does not listen any more was not asked anything yet.
+                with suppress(ConnectionRefusedError):
+                    there = await asyncio.open_connection("127.0.0.1", port)
+                    await asyncio.gather(_pipe(reader, there[1]), _pipe(there[0], writer))
+                    return
+            finally:
+                self.leading[port] -= 1
+        writer.close()
 
 
 async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
