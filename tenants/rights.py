@@ -83,6 +83,17 @@ def tenant_locked(name: str) -> Tenant:
     return tenant
 
 
+def person_locked(user: User) -> None:
+    """Lock the row of somebody who is about to add what opens their account, until the transaction's end (RV-11).
+
+    Raises ``Forbidden`` where what ends their sessions has happened since the request began, a new password for one: what is
+    added afterwards would outlive it.
+    """
+    present = User.objects.select_for_update(no_key=True).get(pk=user.pk)
+    if present.get_session_auth_hash() != user.get_session_auth_hash():
+        raise Forbidden("Your access was ended meanwhile. Sign in again.", kind="users")
+
+
 def tenant_unknown(name: str) -> NotFound:
     """The same for a tenant that is not and one that is nothing to the actor."""
     return NotFound(f"There is no tenant {name[:63]!r}.", kind="tenants", name=name[:63])

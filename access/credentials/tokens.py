@@ -25,7 +25,7 @@ from audit.recorder import SYSTEM_CHAIN, Actor
 from kube.requests.status import Cause, Forbidden, Invalid, NotFound
 from tenants.models import Role, Tenant, User
 from tenants.naming import check_text
-from tenants.rights import require_open, require_role, tenant_locked
+from tenants.rights import person_locked, require_open, require_role, tenant_locked
 
 PREFIX: Final = "tnt_"
 LONGEST: Final = timedelta(days=366)
@@ -76,7 +76,7 @@ def token_create(
             tenant = tenant_locked(tenant.name)
             require_role(actor, tenant.name, Role.VIEWER)
             require_open(actor, tenant)
-        User.objects.select_for_update(no_key=True).get(pk=user.pk)
+        person_locked(user)
         if user.access_tokens.filter(revoked_at=None, expires_at__gt=now).count() >= _MOST:
             raise _invalid("name", f"at most {_MOST} tokens; revoke one first")
         token = PersonalAccessToken.objects.create(

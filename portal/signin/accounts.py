@@ -28,7 +28,7 @@ from tenants.models import User
 from tenants.models.mailaddresses import check_address
 from tenants.models.people import next_epoch
 from tenants.notices import note_account
-from tenants.rights import require_operator
+from tenants.rights import person_locked, require_operator
 from tenants.services.invitations import invitation_accept, invitation_that_counts
 from tenants.services.revocation import access_tokens_end, credentials_end
 
@@ -276,6 +276,8 @@ def password_change(*, actor: Actor, user: User, password: str, keep: str = "") 
     theirs = actor.user_id == user.pk
     if not theirs and not is_superuser(actor):
         raise Forbidden("Only superusers change other people's passwords.", kind="users")
+    if theirs:
+        person_locked(user)
     password_set(actor=actor, user=user, password=password, given=not theirs, keep=keep)
     if not theirs:
         factors.factors_end(actor=actor, user=user)

@@ -23,6 +23,7 @@ from portal.signin.ranks import person_below
 from tenants.clusters import encryption
 from tenants.models import RecoveryCode, SecondFactor, User
 from tenants.notices import note_account
+from tenants.rights import person_locked
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ def factor_add(*, actor: Actor, user: User, secret: str, code: str, now: datetim
     if step is None:
         message = "This is not the code that the app shows now. Is the clock of your phone right?"
         raise Invalid(message, kind="User", causes=[Cause("FieldValueInvalid", message, "code")])
-    User.objects.select_for_update(no_key=True).get(pk=user.pk)
+    person_locked(user)
     SecondFactor.objects.update_or_create(
         user=user,
         defaults={

@@ -35,6 +35,7 @@ from kube.requests.status import Cause, Conflict, Invalid, NotFound
 from portal.signin import factors
 from tenants.models import Passkey, User
 from tenants.notices import note_account
+from tenants.rights import person_locked
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +97,7 @@ def passkey_add(*, actor: Actor, request: HttpRequest, user: User, name: str, an
     if not name:
         words = "A name is needed, by which you know the device."
         raise Invalid(words, kind="User", causes=[Cause("FieldValueInvalid", words, "name")])
-    User.objects.select_for_update(no_key=True).get(pk=user.pk)
+    person_locked(user)
     if user.passkeys.count() >= MOST:
         raise Conflict(f"At most {MOST} passkeys; remove one first.", kind="users")
     try:

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, Final
 
 import pytest
 from django.contrib import auth
 from django.core.exceptions import ValidationError
 from django.db import connection
+from django.test import Client
+from django.utils import timezone
+from pyotp import TOTP
 
 from audit.models import AuditEntry
 from kube.requests.status import Forbidden, Invalid
 from portal.signin import attempts
-from portal.signin.accounts import email_follow
+from portal.signin.accounts import address_prove, email_follow
+from portal.signin.factors import factor_of
 from portal.signin.resets import password_link_ask
 from tenants.models import Membership, PasswordReset, User
 from tenants.models.mailaddresses import check_address
+from tenants.rights import person_locked
 from tenants.selectors import user_by_email
 from tenants.services.namespaces import _person
 from tests import factories
@@ -26,9 +33,9 @@ from tests.portal.test_api import bearer, send
 from tests.portal.test_attempts import use_up
 from tests.portal.test_invitations import accept, invite
 from tests.portal.test_new_passwords import ask, link_of, made
-from tests.portal.test_passkeys import added, used
+from tests.portal.test_passkeys import NEW, added, offered, used
 from tests.portal.test_sessions import is_ended, machine_of
-from tests.portal.test_signin_steps import OWN, opened, present, with_app
+from tests.portal.test_signin_steps import OWN, opened, present, secret_on, with_app
 from tests.requirements import FLOORS, ROOT
 from tests.tenants.conftest import OPERATOR, actor_of
 
@@ -146,8 +153,8 @@ def test_whoever_shows_whose_an_address_is_has_the_account_alone(
     machine, token = machine_of(squatter, chief, "laptop"), bearer(chief)
     halfway, wide = stranger(), link_of(made(operator, chief, keep_factors="on"))
     assert present(halfway, chief).headers["Location"] == "/login/code/"
-    offered = signed_in(chief)
-    offered.get("/profile/factor/")
+    enrolling = signed_in(chief)
+    enrolling.get("/profile/factor/")
     if way == "mail":
         ask(chief.email)
         owner = stranger()
@@ -159,7 +166,7 @@ def test_whoever_shows_whose_an_address_is_has_the_account_alone(
         assert signed_in(operator).post(f"/admin/tenants/user/{chief.pk}/change/", fields).status_code == 302
         assert not User.objects.get(pk=chief.pk).has_usable_password()
     assert not User.objects.get(pk=chief.pk).address_unproven
-    assert [each.get("/profile/").status_code for each in (squatter, offered)] == [302, 302]
+    assert [each.get("/profile/").status_code for each in (squatter, enrolling)] == [302, 302]
     assert send(token, "GET", "me/").status_code == 401
     assert is_ended(machine)
     assert used(stranger(), passkey).status_code == 401
@@ -169,6 +176,50 @@ def test_whoever_shows_whose_an_address_is_has_the_account_alone(
     assert stranger().get(wide).status_code == 404
     said = AuditEntry.objects.get(action="user.change", detail__changed="whose the address is")
     assert (said.detail["tokens_ended"], said.detail["machines_ended"]) == (1, 1)
+
+
+def with_token(browser: Client, person: User) -> Any:
+    ends = (timezone.now() + timedelta(days=1)).isoformat()
+    return send(browser, "POST", "tokens/", {"name": "t", "scope": "read", "expires_at": ends})
+
+
+def with_factor(browser: Client, person: User) -> Any:
+    secret = secret_on(browser, "/profile/factor/")
+    return browser.post("/profile/factor/", {"code": TOTP(secret).now(), "old": factories.PASSWORD})
+
+
+def with_passkey(browser: Client, person: User) -> Any:
+    answer = Authenticator().make(offered(browser, NEW))
+    return browser.post(NEW, {"name": "Phone", "old": factories.PASSWORD, "passkey": answer})
+
+
+def with_password(browser: Client, person: User) -> Any:
+    return browser.post("/profile/password/", {"old": factories.PASSWORD, "password": OWN})
+
+
+@pytest.mark.parametrize(
+    ("module", "add"),
+    [
+        ("access.credentials.tokens", with_token),
+        ("portal.signin.factors", with_factor),
+        ("portal.signin.passkeys", with_passkey),
+        ("portal.signin.accounts", with_password),
+    ],
+)
+def test_nothing_is_added_by_a_request_that_all_access_ended_under(
+    acme: House, monkeypatch: pytest.MonkeyPatch, module: str, add: Callable[[Client, User], Any]
+) -> None:
+    """It waits for the account's row, and whoever had that until then has proven whose the address is."""
+    browser, person = signed_in(acme.owner), acme.owner
+
+    def once_proven(user: User) -> None:
+        address_prove(actor=OPERATOR, user=User.objects.get(pk=user.pk))
+        person_locked(user)
+
+    monkeypatch.setattr(f"{module}.person_locked", once_proven)
+    assert add(browser, person).status_code in (401, 403, 422)
+    assert User.objects.get(pk=person.pk).check_password(factories.PASSWORD)
+    assert (person.access_tokens.count(), person.passkeys.count(), factor_of(person)) == (0, 0, None)
 
 
 def test_one_way_alone_makes_an_address_proven() -> None:
