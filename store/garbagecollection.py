@@ -5,8 +5,8 @@ whoever takes over finds out from the objects what is unfinished, then goes by t
 with preconditions, so a step done twice, or raced by a client, changes nothing that it should not.
 
 The rules are those of Kubernetes' namespace and garbage collector controllers; owners and dependents always are of
-one space (TS3). What goes is told to end as a DELETE tells it (``ending``): a namespace is emptied, a definition's
-objects go first, and a workspace is closed by whoever ends those. What nobody may delete outlives its owners.
+one space (TS3). What goes is told to end as a DELETE tells it (``ending``): a namespace is emptied, its pods first, a
+definition's objects go first, and a workspace is closed by whoever ends those. What nobody may delete outlives its owners.
 
 What is closed or frozen loses nothing: what a deletion sets off there is set aside, and taken up when the doors change
 (GW5, GW28). A workspace's namespace that ends is the product's own work, and goes on.
@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
-from kube.customresources.endings import ending
+from kube.customresources.endings import PODS, ending, waiting
 from kube.objects.managedfields import without_owners
 from kube.objects.strategies import finished
 from store.engine import Engine
@@ -219,15 +219,28 @@ class GarbageCollector:
     # Namespaces.
 
     async def _empty_namespace(self, stored: Stored, body: dict[str, Any]) -> None:
+        """The pods first: they may need what else there is until they have ended."""
         space, name = stored.key.space, stored.key.name
-        remaining, pace = False, Pace()
-        for group, resource in await self._store.resources(space, name):
+        left, held, pace = Counter[tuple[str, str]](), Counter[str](), Pace()
+        for group, resource in sorted(await self._store.resources(space, name), key=lambda place: place != PODS):
+            if left[PODS]:
+                break
             async for item in pace.over((await self._store.list(Range(space, group, resource, name))).items):
-                remaining |= not await self._remove(item, alone=True)
-        if remaining or await self._store.resources(space, name):
-            return  # The last object that goes brings the namespace back here.
+                there = await self._remove(item, alone=True)
+                if there is not None:
+                    left[group, resource.partition(":")[0]] += 1
+                    held.update(there["metadata"].get("finalizers") or ())
+        told = waiting(body, left, held, now=self._now())
+        if left:
+            # The last object that goes brings the namespace back here.
+            if told != body:
+                await self._store.commit(Update(stored.key, stored.revision, told))
+            return
+        if await self._store.resources(space, name):
+            self._queue.add(stored.key)
+            return
         kept = [item for item in body.get("spec", {}).get("finalizers", []) if item != "kubernetes"]
-        emptied = {**body, "spec": {**body.get("spec", {}), "finalizers": kept}}
+        emptied = {**told, "spec": {**body.get("spec", {}), "finalizers": kept}}
         if kept or body["metadata"].get("finalizers"):
             if emptied != body:
                 await self._store.commit(Update(stored.key, stored.revision, emptied))
@@ -257,7 +270,7 @@ class GarbageCollector:
                 if self._outlives_owners(dependent.key, owned) or await self._solid(dependent.key, others):
                     await self._disown(dependent, {uid})
                     continue
-                if await self._remove(dependent, first=FOREGROUND):
+                if await self._remove(dependent, first=FOREGROUND) is None:
                     continue
             if any(owner["uid"] == uid and owner.get("blockOwnerDeletion") for owner in owners):
                 awaited.add(owned["metadata"].get("uid", ""))
@@ -358,8 +371,10 @@ class GarbageCollector:
             metadata["managedFields"] = entries
         await self._store.commit(Update(stored.key, stored.revision, {**body, "metadata": metadata}))
 
-    async def _remove(self, stored: Stored, *, first: str | None = None, alone: bool = False) -> bool:
-        """Delete an object, or mark it as deleted while something holds it; true when it is gone.
+    async def _remove(
+        self, stored: Stored, *, first: str | None = None, alone: bool = False
+    ) -> Mapping[str, Any] | None:
+        """Delete an object, or mark it as deleted while something holds it: then, what is there of it.
 
         ``first`` is the finalizer that its own dependents are to be deleted under; ``alone``: it waits for none of them.
         """
@@ -370,13 +385,16 @@ class GarbageCollector:
             if first is not None and self._dependents.get((stored.key.space, metadata.get("uid", ""))):
                 finalizers = [*(metadata.get("finalizers") or ()), first]
                 marked = {**body, "metadata": {**metadata, "finalizers": finalizers}}
-            marked = ending(stored.key[1:3], marked, now=self._clock().strftime("%Y-%m-%dT%H:%M:%SZ"))
+            marked = ending(stored.key[1:3], marked, now=self._now())
         if finished(marked):
             await self._store.commit(Delete(stored.key, stored.revision, body))
-            return True
+            return None
         if marked is not before:
             await self._store.commit(Update(stored.key, stored.revision, marked))
-        return False
+        return marked
+
+    def _now(self) -> str:
+        return self._clock().strftime("%Y-%m-%dT%H:%M:%SZ")
 
     async def _finish(self, stored: Stored, body: dict[str, Any], finalizer: str) -> None:
         """Take our finalizer off, and the object away if it was the last."""

@@ -318,9 +318,9 @@ def crd_status(crd: Mapping[str, Any], taken: Iterable[Mapping[str, Any]], *, no
     conditions = list(status.get("conditions") or ())
     if problems:
         reason, words = problems[-1]
-        conditions = _with_condition(conditions, "NamesAccepted", "False", reason=reason, message=words, now=now)
+        conditions = with_condition(conditions, "NamesAccepted", "False", reason=reason, message=words, now=now)
         if not is_established(crd):
-            conditions = _with_condition(
+            conditions = with_condition(
                 conditions,
                 "Established",
                 "False",
@@ -329,11 +329,11 @@ def crd_status(crd: Mapping[str, Any], taken: Iterable[Mapping[str, Any]], *, no
                 now=now,
             )
     else:
-        conditions = _with_condition(
+        conditions = with_condition(
             conditions, "NamesAccepted", "True", reason="NoConflicts", message="no conflicts found", now=now
         )
         words = "the initial names have been accepted"
-        conditions = _with_condition(
+        conditions = with_condition(
             conditions, "Established", "True", reason="InitialNamesAccepted", message=words, now=now
         )
     storage = next(version["name"] for version in crd["spec"]["versions"] if version.get("storage"))
@@ -343,9 +343,10 @@ def crd_status(crd: Mapping[str, Any], taken: Iterable[Mapping[str, Any]], *, no
     return {**status, "conditions": conditions, "acceptedNames": accepted, "storedVersions": stored}
 
 
-def _with_condition(
+def with_condition(
     conditions: list[dict[str, Any]], kind: str, value: str, *, reason: str, message: str, now: str
 ) -> list[dict[str, Any]]:
+    """The conditions with this one; its time is that of its last change of ``value``."""
     condition = {"type": kind, "status": value, "lastTransitionTime": now, "reason": reason, "message": message}
     result: list[dict[str, Any]] = []
     found = False
@@ -371,7 +372,7 @@ def terminating(crd: Mapping[str, Any], *, now: str, begun: bool = False) -> dic
     else:
         reason = "InstanceDeletionPending"
         words = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
-    conditions = _with_condition(
+    conditions = with_condition(
         list(status.get("conditions") or ()), "Terminating", "True", reason=reason, message=words, now=now
     )
     return {

@@ -270,6 +270,29 @@ def test_a_namespace_that_is_an_owner_itself_goes(house: House, policy: str) -> 
         assert eventually(lambda: owner.get(f"{ROLES}/d-{name}").status == 404)
 
 
+def test_a_namespace_that_waits_says_for_what_and_ends_its_pods_first(house: House) -> None:
+    name, owner = f"s{uuid4().hex[:8]}", house.owner
+    path = f"{NAMESPACES}/{name}"
+    made(owner.post(NAMESPACES, {"metadata": {"name": name}}))
+    made(owner.post(f"{path}/configmaps", config_map("needed")))
+    spec = {"containers": [{"name": "main", "image": "example.org/main:1"}]}
+    made(owner.post(f"{path}/pods", {"metadata": {"name": "held", **HELD}, "spec": spec}))
+    assert owner.delete(path).status == 200
+
+    def waits() -> bool:
+        conditions = owner.get(path).body["status"].get("conditions", ())
+        return {each["type"]: each["message"] for each in conditions if each["status"] == "True"} == {
+            "NamespaceContentRemaining": "Some resources are remaining: pods. has 1 resource instances",
+            "NamespaceFinalizersRemaining": "Some content in the namespace has finalizers remaining: "
+            "example.org/held in 1 resource instances",
+        }
+
+    assert eventually(waits)
+    assert "deletionTimestamp" not in owner.get(f"{path}/configmaps/needed").body["metadata"]
+    released(owner, f"{path}/pods/held")
+    assert eventually(lambda: owner.get(path).status == 404)
+
+
 def test_a_circle_of_owners_goes_with_any_of_it(house: House) -> None:
     """Kubernetes' e2e "should not be blocked by dependency circle"."""
     name, owner = f"c{uuid4().hex[:8]}", house.owner

@@ -1,9 +1,9 @@
-"""Namespace deletion and garbage collection, with workers that come and go."""
+"""Namespace deletion and garbage collection, with workers that come and go (TS15)."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import pairwise
 from typing import Any
@@ -14,7 +14,7 @@ import pytest
 from kube.objects.strategies import finished
 from store import garbagecollection
 from store.engine import Engine
-from store.types import Create, Delete, EventType, Key, PreconditionFailed, Stored, Update
+from store.types import Create, Delete, Event, EventType, Key, PreconditionFailed, Stored, Update
 
 KINDS = {"Pod": ("pods", True), "ReplicaSet": ("replicasets", True), "Widget": ("widgets", False)}
 
@@ -81,6 +81,12 @@ async def change(store: Engine, key: Key, **metadata: Any) -> None:
                 return
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(300):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
 async def gone(store: Engine, *keys: Key) -> None:
     async with asyncio.timeout(300):
         for key in keys:
@@ -123,6 +129,52 @@ async def test_namespace_goes_with_everything_in_it(conninfo: str) -> None:
             await gone(store, held.key, namespace)
         for key in elsewhere:
             assert await store.get(key) is not None
+
+
+async def test_pods_go_first_and_the_namespace_says_what_it_waits_for(conninfo: str) -> None:
+    """Kubernetes' e2e "namespace deletion should delete pod first": a pod may need its secrets until it has ended."""
+    told: list[dict[str, tuple[str, str]]] = []
+
+    def hear(events: Sequence[Event]) -> None:
+        for event in events:
+            if event.key == namespace:
+                conditions = orjson.loads(event.data).get("status", {}).get("conditions", ())
+                told.append({each["type"]: (each["status"], each["message"]) for each in conditions})
+
+    async with Engine(conninfo) as store:
+        namespace = key_of("namespaces", "ns", "")
+        body = {"metadata": {"name": "ns"}, "spec": {"finalizers": ["kubernetes"]}}
+        (stored,) = await store.commit(Create(namespace, body))
+        secret = await create(store, key_of("secrets", "secret"))
+        kept = await create(store, key_of("widgets:some-uid", "kept"), finalizers=["example.com/y"])
+        free = await create(store, key_of("pods", "free"))
+        held = await create(store, key_of("pods", "held"), finalizers=["example.com/x"])
+        await mark_deleted(store, stored)
+        store.subscribe(hear)
+        async with working(store, conninfo):
+            await gone(store, free.key)
+            await until(lambda: any(told))
+            for other in (secret, kept):
+                assert b'"deletionTimestamp"' not in (await current(store, other.key)).data
+            await change(store, held.key, finalizers=[])
+            await gone(store, held.key, secret.key)
+            await until(lambda: "widgets" in told[-1]["NamespaceContentRemaining"][1])
+            await change(store, kept.key, finalizers=[])
+            await gone(store, kept.key, namespace)
+    content = [each["NamespaceContentRemaining"] for each in told]
+    finalizers = [each["NamespaceFinalizersRemaining"] for each in told]
+    assert content == [
+        ("True", "Some resources are remaining: pods. has 1 resource instances"),
+        ("True", "Some resources are remaining: widgets. has 1 resource instances"),
+        ("False", "All content successfully removed"),
+    ]
+    words = "Some content in the namespace has finalizers remaining: "
+    assert finalizers == [
+        ("True", f"{words}example.com/x in 1 resource instances"),
+        ("True", f"{words}example.com/y in 1 resource instances"),
+        ("False", "All content-preserving finalizers finished"),
+    ]
+    assert all(len(each) == 5 for each in told)
 
 
 async def test_dependents_follow_their_last_owner_in_the_same_space(conninfo: str) -> None:
@@ -259,11 +311,28 @@ async def test_a_chain_of_owners_goes_from_its_end(conninfo: str) -> None:
     assert ended == names[::-1]
 
 
+async def test_whoever_has_very_many_above_waits_for_nobody(conninfo: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To look for a circle has an end."""
+    monkeypatch.setattr(garbagecollection, "CIRCLE_MAX", 3)
+    async with Engine(conninfo) as store:
+        names = [f"o{number}" for number in range(6)]
+        chain = [await create(store, key_of("replicasets", names[0]))]
+        for owner, name in pairwise(names):
+            held = ["example.com/x"] if name == names[-1] else []
+            chain.append(await create(store, key_of("replicasets", name), owned_by(owner, block=True), finalizers=held))
+        await mark_deleted(store, chain[0], "foregroundDeletion")
+        async with working(store, conninfo):
+            await gone(store, *(stored.key for stored in chain[:-1]))
+            assert await store.get(chain[-1].key) is not None
+
+
 async def test_what_is_in_a_namespace_that_ends_waits_for_no_dependents(conninfo: str) -> None:
     async with Engine(conninfo) as store:
         (namespace,) = await store.commit(Create(key_of("namespaces", "ns", ""), {"metadata": {"name": "ns"}}))
         owner = await create(store, key_of("replicasets", "owner"))
-        held = await create(store, key_of("pods", "held"), owned_by("owner", block=True), finalizers=["example.com/x"])
+        held = await create(
+            store, key_of("replicasets", "held"), owned_by("owner", block=True), finalizers=["example.com/x"]
+        )
         await mark_deleted(store, owner, "foregroundDeletion")
         await mark_deleted(store, namespace)
         async with working(store, conninfo):
