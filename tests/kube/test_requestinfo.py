@@ -302,7 +302,7 @@ def test_a_proxied_path_keeps_its_rest_and_its_trailing_slash() -> None:
 
 
 def test_a_command_has_as_many_words_as_people_give_it_and_nothing_else_has() -> None:
-    """D2: ``kubectl exec pod -- rm a b c …``; the rest of a query is never so long."""
+    """GW4: ``kubectl exec pod -- rm a b c …``; the rest of a query is never so long."""
     words = [f"f{number}" for number in range(WORDS_MAX)]
     command = b"&".join(b"command=" + word.encode() for word in words)
     others = b"&".join(b"p%d=x" % number for number in range(PARAMETERS_MAX))

@@ -206,7 +206,7 @@ def test_the_field_stays_whose_it_is(owners: tuple[Any, ...], manager: str | Non
 async def test_a_cluster_that_is_busy_says_when_to_come_back(
     status: int, media: bytes, body: bytes, reason: str
 ) -> None:
-    """D2: whoever writes waits, as at the cluster itself; kube-apiserver has no time to make a Status then."""
+    """GW4: whoever writes waits, as at the cluster itself; kube-apiserver has no time to make a Status then."""
 
     class TooBusy(Busy):
         async def behave(self, visit: Visit) -> None:
