@@ -19,8 +19,7 @@ from django.conf import settings
 
 from kube.authentication import pki
 from portal.doctor.findings import Finding, elsewhere, failed, ok, warning
-from portal.rotation import sealed
-from tenants.clusters import encryption
+from tenants.clusters import encryption, sealed
 
 _NAMED: Final = 5
 _SECRET_LENGTH: Final = 40

@@ -17,8 +17,9 @@ from audit import checkpoints
 from audit.actions import Action
 from audit.recorder import SYSTEM_CHAIN, Actor
 from portal.quickstart.ownapiserver import GATEWAY_USER
-from portal.rotation import authorities, files, sealed
+from portal.rotation import authorities, files
 from portal.rotation.files import CannotRotate
+from tenants.clusters import sealed
 
 _SPREAD: Final = 5.0
 _ACTOR = Actor(name="system:command", operator=True)

@@ -40,9 +40,9 @@ from portal.http import secretkeys
 from portal.quickstart.ownapiserver import GATEWAY_USER
 from portal.rotation.files import CannotRotate
 from portal.rotation.keys import ROTATIONS, rotate
-from portal.rotation.sealed import columns
 from portal.signin import factors
 from tenants.clusters import encryption
+from tenants.clusters.sealed import columns
 from tenants.models import Cluster, Recording, RecordingChunk, Webhook
 from tenants.services.notices import webhook_create
 from tests import factories
