@@ -91,6 +91,8 @@ def test_an_operator_opens_once_clusters_have_confirmed(acme: House, globex: Hou
     """And what others have suspended stays so."""
     tenant_suspend(actor=OPERATOR, name="globex", reason="mining")
     restored()
+    for person in (operator, acme.owner):
+        person.refresh_from_db()
     client = signed_in(operator)
     assert "Closed to everybody but operators" in client.get("/").content.decode()
     assert signed_in(acme.owner).post("/restore/open/").status_code == 503
