@@ -177,6 +177,26 @@ async def test_pods_go_first_and_the_namespace_says_what_it_waits_for(conninfo: 
     assert all(len(each) == 5 for each in told)
 
 
+async def test_what_comes_into_a_namespace_while_it_is_emptied_goes_too(
+    conninfo: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Engine(conninfo) as store:
+        (namespace,) = await store.commit(Create(key_of("namespaces", "ns", ""), {"metadata": {"name": "ns"}}))
+        late = key_of("secrets", "late")
+
+        async def resources(space: str, namespace: str | None = None) -> Sequence[tuple[str, str]]:
+            found = await Engine.resources(store, space, namespace)
+            monkeypatch.undo()
+            await create(store, late)
+            return found
+
+        monkeypatch.setattr(store, "resources", resources)
+        await mark_deleted(store, namespace)
+        async with working(store, conninfo):
+            await gone(store, namespace.key)
+        assert await store.get(late) is None
+
+
 async def test_dependents_follow_their_last_owner_in_the_same_space(conninfo: str) -> None:
     async with Engine(conninfo) as store, working(store, conninfo):
         one, two = (
