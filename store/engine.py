@@ -166,6 +166,11 @@ class Engine:
         return self._follower.healthy
 
     @property
+    def silence(self) -> float:
+        """See ``store.interface.Store``."""
+        return self._follower.silence
+
+    @property
     def histories_replaced(self) -> int:
         """See ``store.interface.Store``."""
         return self._follower.replaced

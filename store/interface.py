@@ -107,6 +107,11 @@ class Store(Reader, Protocol):
         ...
 
     @property
+    def silence(self) -> float:
+        """For how many seconds nobody has proved that this process knows all that there was."""
+        ...
+
+    @property
     def histories_replaced(self) -> int:
         """How often everything was forgotten here: after a restore, a fail-over, or when the log no longer reached back."""
         ...

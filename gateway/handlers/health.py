@@ -72,6 +72,7 @@ def figures(runtime: Runtime, tenant: str) -> bytes:
     return runtime.metrics.render(
         open_streams=len(runtime.open_streams),
         revision=runtime.store.revision,
+        silence=runtime.store.silence,
         replaced=runtime.store.histories_replaced,
         dropped=runtime.audit.dropped,
         untraced=tracing.dropped(),

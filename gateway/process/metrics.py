@@ -65,6 +65,7 @@ class Metrics:
         *,
         open_streams: int,
         revision: int,
+        silence: float,
         replaced: int,
         dropped: int,
         untraced: int,
@@ -73,8 +74,9 @@ class Metrics:
     ) -> bytes:
         """Everything in Prometheus' text format; ``loop`` are the lines about the event loop.
 
-        ``replaced`` is how often the store began anew in another history, ``dropped`` are requests without a record (P10),
-        ``untraced`` spans that no collector took.
+        ``silence`` are the seconds since the store here was proved to know all that there was, ``replaced`` is how often it
+        began anew in another history, ``dropped`` are requests without a record (P10), ``untraced`` spans that no collector
+        took.
         """
         lines = ["# TYPE apiserver_request_total counter"]
         lines += [
@@ -112,6 +114,8 @@ class Metrics:
         ]
         lines.append("# TYPE tenantry_store_revision gauge")
         lines.append(f"tenantry_store_revision {revision}")
+        lines.append("# TYPE tenantry_store_silence_seconds gauge")
+        lines.append(f"tenantry_store_silence_seconds {silence:.3f}")
         lines.append("# TYPE tenantry_store_histories_replaced_total counter")
         lines.append(f"tenantry_store_histories_replaced_total {replaced}")
         lines.append("# TYPE python_gc_objects_collected_total counter")

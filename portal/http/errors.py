@@ -135,7 +135,7 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 def server_error(request: HttpRequest) -> HttpResponse:
     """Django's 500, without detail; 503 with a time to come back when the database or Redis is away."""
-    if isinstance(sys.exc_info()[1], (OperationalError, InterfaceError, redis.ConnectionError)):
+    if isinstance(sys.exc_info()[1], (OperationalError, InterfaceError, redis.ConnectionError, redis.TimeoutError)):
         return answer(request, 503, retry_after=2)
     return answer(request, 500)
 

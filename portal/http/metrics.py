@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
+import redis
 from django.db import DatabaseError
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -18,6 +20,7 @@ from prometheus_client.registry import Collector
 from audit import tracing
 from portal.backup.freshness import Standing, backups_standing
 from portal.database.scopes import everything
+from portal.pulse import LONGEST, pulse_age
 from tenants.models import Cluster, Operation, OperationState
 
 _REQUESTS: Final = Counter(
@@ -127,6 +130,28 @@ def _of_backups(standing: Standing, now: datetime) -> Iterator[GaugeMetricFamily
     )
 
 
+class Wakeups(Collector):
+    """Redis, and whether workers are woken by way of it."""
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """Nothing: Redis is not asked before somebody wants to know."""
+        return iter(())
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """One question; no answer is a figure as well."""
+        age: float | None = None
+        with suppress(redis.RedisError):
+            age = pulse_age()
+        yield GaugeMetricFamily("tenantry_redis_up", "Whether Redis answers this portal", value=int(age is not None))
+        wakeup = GaugeMetricFamily(
+            "tenantry_wakeup_age_seconds",
+            f"Since a worker did what beat woke it for; {LONGEST} where that is longer ago",
+        )
+        if age is not None:
+            wakeup.add_metric([], age)
+        yield wakeup
+
+
 class Spans(Collector):
     """What became of this portal's traces."""
 
@@ -136,4 +161,5 @@ class Spans(Collector):
 
 
 REGISTRY.register(Work())
+REGISTRY.register(Wakeups())
 REGISTRY.register(Spans())

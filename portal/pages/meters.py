@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
-from django.core.cache import cache
-
 from kube.quota.quantities import InvalidQuantity, Quantity, parse_quantity
+from portal.remembering import remembered
 from tenants.clusters import objects
 from tenants.clusters.client import ClusterUnusable, Outcome, client_for
 from tenants.models import Workspace
@@ -72,21 +71,7 @@ _REMEMBERED: Final = 10
 
 def quota_used(workspace: Workspace) -> Mapping[str, str] | None:
     """What the cluster counts as used by the workspace's quota, or ``None`` when it cannot be asked."""
-    key = f"portal:quota:{workspace.pk}"
-    used: Mapping[str, str] | None = cache.get(key)
-    if used is None:
-        try:
-            client = client_for(workspace.cluster, workspace.tenant_id)
-        except ClusterUnusable:
-            return None
-        answer = client.get(objects.path(workspace, "resourcequotas", objects.QUOTA))
-        status = answer.body.get("status")
-        counted = status.get("used") if isinstance(status, dict) else None
-        if answer.outcome is not Outcome.DONE or not isinstance(counted, dict):
-            return None
-        used = {str(name)[:128]: str(amount)[:32] for name, amount in list(counted.items())[:100]}
-        cache.set(key, used, _REMEMBERED)
-    return used
+    return remembered(f"portal:quota:{workspace.pk}", _REMEMBERED, lambda: _counted(workspace))
 
 
 def limits_of(
@@ -155,3 +140,16 @@ def _shown(resource: str, amount: Quantity | None, text: str) -> str:
     while units >= 1024 and power < len(_UNITS) - 1:
         units, power = units / 1024, power + 1
     return f"{units:.1f}".removesuffix(".0") + f" {_UNITS[power]}"
+
+
+def _counted(workspace: Workspace) -> Mapping[str, str] | None:
+    try:
+        client = client_for(workspace.cluster, workspace.tenant_id)
+    except ClusterUnusable:
+        return None
+    answer = client.get(objects.path(workspace, "resourcequotas", objects.QUOTA))
+    status = answer.body.get("status")
+    counted = status.get("used") if isinstance(status, dict) else None
+    if answer.outcome is not Outcome.DONE or not isinstance(counted, dict):
+        return None
+    return {str(name)[:128]: str(amount)[:32] for name, amount in list(counted.items())[:100]}

@@ -9,10 +9,9 @@ from decimal import Decimal
 from typing import Final
 from uuid import UUID
 
-from django.core.cache import cache
-
 from audit import selectors
 from kube.quota.charges import Bill
+from portal.remembering import remembered
 from tenants.models import Cluster, Tenant
 from tenants.selectors import latencies_of
 from tenants.usage import requests_by_day
@@ -75,8 +74,8 @@ def requests_plot(now: datetime, *, tenant: str = "") -> Plot:
     began = selectors.chain_began(tenant) if tenant else None
     since = max(slots[0], began) if began else slots[0]
     key = f"portal:requests:{tenant}:{since.timestamp()}:{hour:%d%H}"
-    counted = cache.get_or_set(key, lambda: selectors.requests_by_hour(since, tenant=tenant), _REMEMBERED)
-    return _plot(slots, counted or (), "%H:%M UTC", "allowed", "refused")
+    counted = remembered(key, _REMEMBERED, lambda: selectors.requests_by_hour(since, tenant=tenant))
+    return _plot(slots, counted, "%H:%M UTC", "allowed", "refused")
 
 
 def usage_plot(now: datetime, tenant: Tenant) -> Plot:
@@ -91,8 +90,8 @@ def events_plot(now: datetime, workspace_id: UUID) -> Plot:
     day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     slots = [day - timedelta(days=ago) for ago in reversed(range(14))]
     key = f"portal:events:{workspace_id}"
-    counted = cache.get_or_set(key, lambda: selectors.events_by_day(workspace_id, slots[0]), _REMEMBERED)
-    return _plot(slots, counted or (), "%d %b", "done", "denied or failed")
+    counted = remembered(key, _REMEMBERED, lambda: selectors.events_by_day(workspace_id, slots[0]))
+    return _plot(slots, counted, "%d %b", "done", "denied or failed")
 
 
 def latency_plot(now: datetime, cluster: Cluster) -> Plot:

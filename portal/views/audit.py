@@ -9,7 +9,6 @@ from urllib.parse import urlencode
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
-from django.core.cache import cache
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
@@ -34,6 +33,7 @@ from portal.http.actors import actor_of
 from portal.pages import labels
 from portal.pages.forms import ApiRequestForm, AuditForm
 from portal.pages.lists import filters_of, pager
+from portal.remembering import remembered
 from portal.views.actions import form_status
 from tenants import selectors
 
@@ -60,7 +60,7 @@ def audit(request: HttpRequest) -> HttpResponse:
         context |= {
             "rows": page.rows,
             "pager": pager(request, page.next),
-            "chain_status": _chain_status(chain or SYSTEM_CHAIN) if chain or actor.sees_all else None,
+            "chain_status": _remembered_status(chain or SYSTEM_CHAIN) if chain or actor.sees_all else None,
         }
     return render(request, "pages/audit/list.html", context, status=form_status(request, form))
 
@@ -191,26 +191,26 @@ def _midnight_after(day: date | None) -> datetime | None:
     return _midnight(min(day, _LAST_DAY) + timedelta(days=1)) if day else None
 
 
+def _remembered_status(chain: str) -> dict[str, str]:
+    return remembered(f"portal:chain:{chain}", _VERIFIED_FOR, lambda: _chain_status(chain))
+
+
 def _chain_status(chain: str) -> dict[str, str]:
-    key = f"portal:chain:{chain}"
-    status: dict[str, str] | None = cache.get(key)
-    if status is None:
-        stretch = newest(chain)
-        flaw = flaw_in(stretch)
-        if flaw is None:
-            status = {
-                "verdict": labels.ALLOW,
-                "title": f"The chain {chain} is whole.",
-                "text": "Every row follows from the one before it.",
-            }
-            if stretch.after[0]:
-                status["title"] = f"The newest {stretch.end[0] - stretch.after[0]} rows of the chain {chain} are whole."
-                status["text"] = "Each follows from the one before it. All are checked by manage.py audit verify."
-        else:
-            status = {
-                "verdict": labels.DENY,
-                "title": f"The chain {chain} is broken at row {flaw.sequence}.",
-                "text": flaw.message,
-            }
-        cache.set(key, status, _VERIFIED_FOR)
+    stretch = newest(chain)
+    flaw = flaw_in(stretch)
+    if flaw is None:
+        status = {
+            "verdict": labels.ALLOW,
+            "title": f"The chain {chain} is whole.",
+            "text": "Every row follows from the one before it.",
+        }
+        if stretch.after[0]:
+            status["title"] = f"The newest {stretch.end[0] - stretch.after[0]} rows of the chain {chain} are whole."
+            status["text"] = "Each follows from the one before it. All are checked by manage.py audit verify."
+    else:
+        status = {
+            "verdict": labels.DENY,
+            "title": f"The chain {chain} is broken at row {flaw.sequence}.",
+            "text": flaw.message,
+        }
     return status

@@ -120,7 +120,12 @@ class Follower:
     @property
     def healthy(self) -> bool:
         """Whether what is known was proved to be the database's history within ``HEALTHY_SECONDS``."""
-        return clock() - self._contact < HEALTHY_SECONDS
+        return self.silence < HEALTHY_SECONDS
+
+    @property
+    def silence(self) -> float:
+        """For how many seconds what is known was not proved to be all that there is."""
+        return clock() - self._contact
 
     async def start(self, *, look_back: int) -> None:
         """Learn where the log stands, take its last ``look_back`` events in, and follow; or ``Unavailable``."""

@@ -88,6 +88,12 @@ def belongs(metric: str) -> str:
     return "apiserver" if metric.startswith((*OF_APISERVERS, "tenantry:apiserver_")) else "portal"
 
 
+def is_bound(expression: str, metric: str, release: str, **wanted: str) -> bool:
+    """Whether the metric is chosen from the part that tells it alone; what Prometheus itself tells is of either."""
+    parts = ("apiserver", "portal") if metric in OF_PROMETHEUS else (belongs(metric),)
+    return any(metric not in strangers(expression, job=f"{release}-{part}", **wanted) for part in parts)
+
+
 @pytest.fixture(scope="module")
 def told(apiserver: OwnApiserver, django_db_setup: None, django_db_blocker: Any) -> dict[str, set[str]]:
     """What the processes tell: each metric's labels."""
@@ -177,7 +183,7 @@ def test_every_expression_is_bound_to_our_jobs() -> None:
         (place, metric)
         for place, expression in queries()
         for metric in {name for name, _ in selectors(expression)}
-        if metric in strangers(expression, job=f"tenantry-{belongs(str(metric))}")
+        if not is_bound(expression, str(metric), "tenantry")
     ]
     assert unbound == []
 
@@ -243,8 +249,7 @@ def test_what_the_chart_brings_is_of_its_own_release_and_namespace() -> None:
     assert len(expressions) == len(list(queries()))
     for place, expression in expressions:
         for metric in {str(name) for name, _ in selectors(expression)}:
-            bound = {"namespace": "second", "job": f"staging-{belongs(metric)}"}
-            assert metric not in strangers(expression, **bound), place
+            assert is_bound(expression, metric, "staging", namespace="second"), place
 
 
 def judged(folder: Path, series: dict[str, str], told: list[dict[str, Any]]) -> None:
@@ -306,3 +311,64 @@ def test_prometheus_wakes_somebody_for_backups(tmp_path: Path) -> None:
         woken("TenantryBackupOverdue", "45m", **ours),
     ]
     judged(tmp_path, series, told)
+
+
+PORTAL = {"job": "tenantry-portal", "namespace": "tenantry"}
+APISERVER = {"job": "tenantry-apiserver", "namespace": "tenantry"}
+
+
+def of(metric: str, labels: dict[str, str], instance: str) -> str:
+    """The name of a series."""
+    pairs = ",".join(f'{name}="{value}"' for name, value in {**labels, "instance": instance}.items())
+    return f"{metric}{{{pairs}}}"
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool is missing")
+@pytest.mark.parametrize("gone", ["do not answer", "are not there"])
+def test_prometheus_wakes_somebody_when_all_are_gone(gone: str, tmp_path: Path) -> None:
+    """Whoever is gone says nothing: not one of several, and not another installation's."""
+    values = "1x20 0x40" if gone == "do not answer" else "1x20 _x40"
+    series = {of("up", {"job": "tenantry-portal", "namespace": "elsewhere"}, "z"): "1x60"}
+    for labels in (PORTAL, APISERVER):
+        series |= {of("up", labels, "a"): values, of("up", labels, "b"): values.replace("20", "10", 1)}
+    told = []
+    for alert, labels in (("TenantryPortalsDown", PORTAL), ("TenantryApiserversDown", APISERVER)):
+        told += [woken(alert, "18m"), woken(alert, "40m", **labels)]
+    judged(tmp_path, series, told)
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool is missing")
+def test_prometheus_wakes_somebody_when_nobody_is_woken(tmp_path: Path) -> None:
+    """Without Redis, or without a beat or a worker: whatever waits, and if nothing does."""
+    series = {
+        **{of("tenantry_redis_up", PORTAL, each): "1x9 0x20 1x30" for each in "ab"},
+        **{of("tenantry_wakeup_age_seconds", PORTAL, each): "5x9 _x20 5x9 65+60x20" for each in "ab"},
+    }
+    told = [
+        woken("TenantryRedisDown", "9m"),
+        woken("TenantryRedisDown", "20m", **PORTAL),
+        woken("TenantryNobodyWoken", "20m"),
+        woken("TenantryNobodyWoken", "40m"),
+        woken("TenantryNobodyWoken", "55m", **PORTAL),
+    ]
+    judged(tmp_path, series, told)
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool is missing")
+@pytest.mark.parametrize("state", ["busy", "apart"])
+def test_prometheus_wakes_somebody_for_a_server_that_hears_nothing(state: str, tmp_path: Path) -> None:
+    """And not for one that was asked a moment before the other, while hundreds write in a second."""
+    series = {
+        of("tenantry_store_revision", APISERVER, "a"): "0+12000x60",
+        of("tenantry_store_revision", APISERVER, "b"): "3000+12000x60",
+        of("tenantry_store_silence_seconds", APISERVER, "a"): "0.4x60",
+        of("tenantry_store_silence_seconds", APISERVER, "b"): "0.4x60" if state == "busy" else "0.4x20 60+60x39",
+    }
+    judged(tmp_path, series, [woken("TenantryServersApart", "40m", **(APISERVER if state == "apart" else {}))])
+
+
+def test_a_server_tells_for_how_long_it_has_not_heard_of_the_database(apiserver: OwnApiserver) -> None:
+    text = apiserver.admin.send("GET", "/metrics").body
+    told = re.findall(r"^tenantry_store_silence_seconds(?:\{.*\})? (\S+)$", text, re.MULTILINE)
+    assert told
+    assert all(float(silence) >= 0 for silence in told)

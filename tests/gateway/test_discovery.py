@@ -164,10 +164,13 @@ def test_names_that_callers_choose_do_not_fill_the_metrics() -> None:
     metrics = Metrics()
     for number in range(20_000):
         metrics.observe(verb="get", resource=f"r{number}", tenant=f"t{number}", code=403, seconds=0.001)
-    assert len(metrics.render(open_streams=0, revision=1, replaced=0, dropped=0, restarts={}, untraced=0)) < 1_500_000
+    assert (
+        len(metrics.render(open_streams=0, revision=1, silence=0, replaced=0, dropped=0, restarts={}, untraced=0))
+        < 1_500_000
+    )
     assert b'resource="_other",code="403"} 10000' in metrics.render(
-        open_streams=0, revision=1, replaced=0, dropped=0, restarts={}, untraced=0
+        open_streams=0, revision=1, silence=0, replaced=0, dropped=0, restarts={}, untraced=0
     )
     assert b"tenantry_request_records_dropped_total 7\n" in metrics.render(
-        open_streams=0, revision=1, replaced=0, dropped=7, restarts={}, untraced=0
+        open_streams=0, revision=1, silence=0, replaced=0, dropped=7, restarts={}, untraced=0
     )

@@ -150,7 +150,7 @@ async def test_a_line_that_does_not_end_is_held_by_its_tenant_and_given_back(
             there.sides["good"].events.put_nowait(event("ADDED", config_map("g", "acme-good", 8)))
             assert await following == ("ADDED", "g")
         text = there.runtime.metrics.render(
-            open_streams=0, revision=0, replaced=0, dropped=0, untraced=0, restarts={}
+            open_streams=0, revision=0, silence=0, replaced=0, dropped=0, untraced=0, restarts={}
         ).decode()
         assert 'tenantry_cluster_watch_pauses_total{cluster="evil"} 1\n' in text
 
