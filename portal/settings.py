@@ -183,14 +183,9 @@ DATABASE_OWNER = {key: _owner.get(key, "") for key in ("USER", "PASSWORD", "HOST
 }
 """How the same database is reached as its owner, who need not come by the product's way (a pooler)."""
 REDIS_URL = env.str("REDIS_URL", "") or redis_url(DATA_DIR / "redis")
-CACHES = {
-    "default": {
-        "BACKEND": "django.core.cache.backends.redis.RedisCache",
-        "LOCATION": REDIS_URL,
-        # One that answers nothing is away: pages go on without it.
-        "OPTIONS": {"socket_connect_timeout": 0.5, "socket_timeout": 0.5},
-    }
-}
+_REDIS = {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}
+# One that answers nothing is away: pages go on without it.
+CACHES = {"default": {**_REDIS, "OPTIONS": {"socket_connect_timeout": 0.5, "socket_timeout": 0.5}}}
 
 AUTHORIZATION = AuthorizationOptions(
     mode=modes(env.str("AUTHORIZATION_MODE", ",".join(DEFAULT))),

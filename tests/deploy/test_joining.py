@@ -13,8 +13,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import redis
 import yaml
 from cryptography.fernet import Fernet
+from django.core.cache import cache
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 from kubernetes.config import incluster_config
@@ -36,6 +38,7 @@ def inside(
 ) -> Iterator[KubeApiserver]:
     """As in a Pod of the chart's service account; the cluster's own signer signs what was approved."""
     settings.SEALING_KEYS = [Fernet.generate_key().decode()]
+    cache.delete("portal:joining:local")
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tenantry"}}
     objects = [namespace, *(each for each in flat({"": rendered({"joinCluster": {"enabled": True}})["joincluster"]}))]
     applied = kube_apiserver.kubectl(
@@ -118,6 +121,43 @@ def test_it_asks_and_the_owner_approves_and_the_credential_is_renewed_in_time(in
     kept = Cluster.objects.get(name="local")
     assert kept.sealed_credential
     assert {name: getattr(kept, name) for name in said} == said
+
+
+def test_an_approval_of_the_next_morning_is_one(inside: KubeApiserver, settings: Any) -> None:
+    """The request that was named is gone on with, at first and with each renewal, and nothing else is asked meanwhile."""
+    for said in ("local is registered", "has a new credential"):
+        before = set(requests(inside))
+        for _ in range(2):
+            with pytest.raises(CommandError, match="kubectl certificate approve tenantry-gateway-") as told:
+                join("--patience=0")
+        (name,) = set(requests(inside)) - before
+        assert name in str(told.value)
+        assert cache.get("portal:joining:local")
+        assert not any(b"PRIVATE KEY" in value for value in everything_in_redis(settings.REDIS_URL))
+        assert inside.kubectl("certificate", "approve", name).returncode == 0
+        assert said in join()
+        assert set(requests(inside)) - before == {name}
+        assert cache.get("portal:joining:local") is None
+        Cluster.objects.update(credential_expires_at=timezone.now() + timedelta(days=20))
+    # One that the cluster has forgotten, as it does after a day, is asked for anew; so is one that was denied.
+    with pytest.raises(CommandError):
+        join("--patience=0")
+    (forgotten,) = set(requests(inside)) - before - {name}
+    inside.kubectl("delete", "csr", forgotten)
+    with pytest.raises(CommandError, match="Nobody"):
+        join("--patience=0")
+    (denied,) = set(requests(inside)) - before - {name}
+    inside.kubectl("certificate", "deny", denied)
+    with pytest.raises(CommandError, match="denied"):
+        join()
+    with pytest.raises(CommandError, match="Nobody"):
+        join("--patience=0")
+    assert len(set(requests(inside)) - before - {name, denied}) == 1
+
+
+def everything_in_redis(url: str) -> list[bytes]:
+    with redis.Redis.from_url(url) as client:
+        return [bytes(client.get(key) or b"") for key in client.scan_iter() if client.type(key) == b"string"]
 
 
 def test_without_a_word_of_the_owner_nothing_is_registered(inside: KubeApiserver) -> None:
