@@ -68,7 +68,8 @@ def crd_causes(crd: Mapping[str, Any], definitions: Definitions, *, new: bool = 
         )
     causes.extend(_conversion_causes(spec.get("conversion")))
     versions = spec.get("versions")
-    if not any(isinstance(each, Mapping) and each.get("storage") for each in versions or ()):
+    listed = versions if isinstance(versions, list) else ()
+    if not any(isinstance(each, Mapping) and each.get("storage") for each in listed):
         causes.append(invalid("status.storedVersions", None, "must have at least one stored version"))
     return causes
 

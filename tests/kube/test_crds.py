@@ -6,7 +6,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kube.customresources.definitions import (
@@ -203,6 +203,7 @@ junk = st.recursive(
 )
 
 
+@example(True, "versions")
 @given(junk, st.sampled_from(["spec", "names", "versions", "schema", "version", "columns"]))
 def test_no_crd_ends_in_anything_but_causes(value: Any, place: str) -> None:
     document = crd(value) if place == "schema" else changed()
