@@ -78,6 +78,8 @@ def _bound(
         ):
             continue
         for subject in binding.subjects:
+            if (tenant, subject.kind, subject.name) == (SYSTEM_TENANT, "Group", MASTERS):
+                continue  # These need no binding, and are named already.
             if subject.kind == "Group" or subject.user_name(binding.namespace):
                 namespace = (subject.namespace or binding.namespace) if subject.kind == "ServiceAccount" else ""
                 yield Holder(subject.kind, subject.name, namespace, tenant, _path(binding))
