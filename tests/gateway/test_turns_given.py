@@ -199,7 +199,8 @@ async def _emptied(there: Filled) -> Go:
     )
 
     async def go() -> None:
-        await collector._reconcile(key)
+        # The runtime's own collector may be at it as well.
+        await collector._reconcile_safely(key)
 
     return go
 
