@@ -41,7 +41,8 @@ ASKING = Options(leases=Terms(spaces=0))
 """Who takes none."""
 
 ELSEWHERE = pod("b", space="root:globex")
-LONG = 60.0
+LONG = 600.0
+WAITING = Options(write_seconds=LONG)
 
 
 @pytest.fixture
@@ -174,7 +175,7 @@ async def test_who_waits_for_a_lease_holds_up_nobody_who_writes_elsewhere(
     conninfo: str, database: str, django: Any, patient: None, writer: str
 ) -> None:
     """Not in the same process, not in others, and with no lock: the holder sleeps, and only its own space waits."""
-    async with Engine(conninfo, EAGER) as holder, Engine(conninfo) as other, Engine(conninfo) as third:
+    async with Engine(conninfo, EAGER) as holder, Engine(conninfo, WAITING) as other, Engine(conninfo) as third:
         (a,) = await other.commit(Create(A, body("a")))
         await lease(holder)
         await fall_asleep(holder)
@@ -385,7 +386,7 @@ async def test_leases_are_few_and_go_with_their_process_or_when_nobody_reads(
 
 
 async def test_no_lease_is_taken_where_somebody_waits_to_write(conninfo: str, patient: None) -> None:
-    async with Engine(conninfo, EAGER) as holder, Engine(conninfo, EAGER) as eager, Engine(conninfo) as writer:
+    async with Engine(conninfo, EAGER) as holder, Engine(conninfo, EAGER) as eager, Engine(conninfo, WAITING) as writer:
         (a,) = await writer.commit(Create(A, body("a")))
         await writer.commit(Create(ELSEWHERE, body("b")))
         await lease(holder)
