@@ -127,7 +127,7 @@ class FaultProxy:
             return None
         if action == "hold":
             fault.met.set()
-            await asyncio.to_thread(fault.go.wait, 120)
+            await asyncio.to_thread(fault.go.wait, 300)
             return None
         if action == "html":
             return web.Response(text="<html>It works!</html>", content_type="text/html")

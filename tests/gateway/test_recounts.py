@@ -23,7 +23,7 @@ from store.supervision import Supervised
 from store.types import Create, Delete, Event, EventType, Key
 from tests.databases import migrated
 
-WAIT_SECONDS = 120.0
+WAIT_SECONDS = 300.0
 
 
 def _quota(tenant: str) -> Create:

@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from itertools import count
 from pathlib import Path
@@ -20,6 +21,7 @@ from psycopg.conninfo import make_conninfo
 
 import store.migrations
 from portal.quickstart.embedded.postgresql import PostgreSQL
+from store.engine import Engine
 from tests.databases import OWNER
 
 _numbers = count()
@@ -35,6 +37,16 @@ def run(conninfo: str, statement: str) -> Any:
     with psycopg.connect(conninfo, autocommit=True) as connection:
         cursor = connection.execute(statement)
         return cursor.fetchone() if cursor.description else None
+
+
+@contextmanager
+def impatient(store: Engine, seconds: float = 2.0) -> Iterator[None]:
+    """What is written meanwhile gets no answer, and is given up soon; nothing that must be kept is written in a hurry."""
+    patience, store._committer._patience = store._committer._patience, seconds
+    try:
+        yield
+    finally:
+        store._committer._patience = patience
 
 
 def alias_of(name: str, url: str | None = None) -> str:

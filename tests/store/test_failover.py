@@ -26,12 +26,12 @@ from store.log.replacement import REVISIONS_AHEAD
 from store.synchronous import commit, get
 from store.types import Create, RevisionTooOld, Stored, Unavailable, Update
 from tests.store.checker import Torment
-from tests.store.conftest import migrate, run
+from tests.store.conftest import impatient, migrate, run
 from tests.store.objects import PODS, body, pod
 from tests.store.replication import Pair
 from tests.store.test_recovery import start_again
 
-QUICK = Options(poll_seconds=0.1, write_seconds=30.0)
+QUICK = Options(poll_seconds=0.1, write_seconds=300)
 
 
 _numbers = itertools.count()
@@ -249,11 +249,11 @@ async def test_a_server_that_knows_more_than_the_new_primary_forgets_it(pair: Pa
 async def test_a_write_that_no_standby_has_confirmed_is_neither_acknowledged_nor_seen(pair: Pair) -> None:
     """With synchronous replication a primary alone says yes to nothing, however long it is asked."""
     pair.follow(synchronous=True)
-    async with Engine(pair.url(), Options(write_seconds=2.0)) as store:
+    async with Engine(pair.url(), Options(write_seconds=300)) as store:
         (kept,) = await store.commit(Create(pod("kept"), body("kept")))
         # Nothing that ends a statement ends the wait.
         await asyncio.to_thread(pair.standby.stop)
-        with pytest.raises(Unavailable):
+        with pytest.raises(Unavailable), impatient(store):
             await store.commit(Update(kept.key, kept.revision, body("kept", by="unconfirmed")))
         assert await store.get(kept.key) == kept
         waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"

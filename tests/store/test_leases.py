@@ -27,7 +27,7 @@ from store.log.replacement import history_replace
 from store.postgresql.dedicatedconnection import DedicatedConnection
 from store.types import AllSpaces, Check, Create, Delete, Key, OutcomeUnknown, Range, Stored, Update
 from tests.access.authorization.databaseproxy import DatabaseProxy
-from tests.store.conftest import run
+from tests.store.conftest import impatient, run
 from tests.store.objects import PODS, body, pod
 from tests.store.test_faults import bring_back, keep
 
@@ -41,7 +41,8 @@ ASKING = Options(leases=Terms(spaces=0))
 """Who takes none."""
 
 ELSEWHERE = pod("b", space="root:globex")
-LONG = 60.0
+LONG = 600.0
+WAITING = Options(write_seconds=LONG)
 
 
 @pytest.fixture
@@ -174,7 +175,7 @@ async def test_who_waits_for_a_lease_holds_up_nobody_who_writes_elsewhere(
     conninfo: str, database: str, django: Any, patient: None, writer: str
 ) -> None:
     """Not in the same process, not in others, and with no lock: the holder sleeps, and only its own space waits."""
-    async with Engine(conninfo, EAGER) as holder, Engine(conninfo) as other, Engine(conninfo) as third:
+    async with Engine(conninfo, EAGER) as holder, Engine(conninfo, WAITING) as other, Engine(conninfo) as third:
         (a,) = await other.commit(Create(A, body("a")))
         await lease(holder)
         await fall_asleep(holder)
@@ -251,15 +252,14 @@ async def test_own_writes_are_read_as_soon_as_anybody_could_have_read_them(conni
 
 async def test_nobody_reads_by_a_lease_while_an_own_write_is_in_doubt(conninfo: str, proxy: DatabaseProxy) -> None:
     """It may be kept when nobody expects it any more: then it is the write of another."""
-    options = Options(write_seconds=1, leases=EAGER.leases)
-    async with Engine(conninfo, options) as holder, Engine(conninfo, ASKING) as other:
+    async with Engine(conninfo, EAGER) as holder, Engine(conninfo, ASKING) as other:
         # Only the answer to the write is lost: leases are renewed all the time.
         holder._committer._writer = DedicatedConnection(proxy.conninfo, "tenantry-writer")
         (a,) = await holder.commit(Create(A, body("a")))
         await lease(holder)
         number = holder.leases.holder
         proxy.mute = True
-        with pytest.raises(OutcomeUnknown):
+        with pytest.raises(OutcomeUnknown), impatient(holder):
             await holder.commit(Update(A, a.revision, body("a", x=1)))
         assert holder.leases.held == 0
         assert holder.leases.holder != number
@@ -386,7 +386,7 @@ async def test_leases_are_few_and_go_with_their_process_or_when_nobody_reads(
 
 
 async def test_no_lease_is_taken_where_somebody_waits_to_write(conninfo: str, patient: None) -> None:
-    async with Engine(conninfo, EAGER) as holder, Engine(conninfo, EAGER) as eager, Engine(conninfo) as writer:
+    async with Engine(conninfo, EAGER) as holder, Engine(conninfo, EAGER) as eager, Engine(conninfo, WAITING) as writer:
         (a,) = await writer.commit(Create(A, body("a")))
         await writer.commit(Create(ELSEWHERE, body("b")))
         await lease(holder)

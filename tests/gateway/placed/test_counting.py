@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 from django.utils import timezone
 
+from access.admission.tenancy.placedquota import RESERVED_SECONDS
 from access.credentials.webhooks import webhook_credential_rotate
 from tests.clusters import TestCluster
 from tests.faultproxy import Fault
@@ -61,7 +62,7 @@ def test_what_was_deleted_is_given_back_while_another_write_is_on_its_way(
         assert owner.post(path_of(namespace), config_map("more")).status == 403
         assert owner.delete(f"{path_of(namespace)}/old").status == 200
         # Sooner than anybody could take the write for one that never ends.
-        assert eventually(lambda: used(door) == before + 1, PATIENCE / 2)
+        assert eventually(lambda: used(door) == before + 1, RESERVED_SECONDS)
 
     assert while_on_its_way(door, owner, namespace, "new", given_back).status == 201
     assert eventually(lambda: used(door) == there(owner, namespace, *SPACE) == before + 1)
