@@ -14,13 +14,23 @@ from datetime import UTC, datetime, timedelta
 from http.client import HTTPResponse, HTTPSConnection
 from itertools import count
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from kube.authentication import pki
 
 PATIENCE = 300.0
 """Seconds after which a test gives up waiting for what must come."""
+
+
+class Answered(Protocol):
+    """Whatever tells how it went."""
+
+    @property
+    def status(self) -> int: ...
+
+
+A = TypeVar("A", bound=Answered)
 
 
 @dataclass(frozen=True)
@@ -193,6 +203,28 @@ def config_map(name: str, data: dict[str, str] | None = None, **metadata: Any) -
 
 def names(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(event["type"], event["object"]["metadata"].get("name", "")) for event in events]
+
+
+def answered(ask: Callable[[], A]) -> A:
+    """What is answered; a server or a cluster that is too busy to say is asked again."""
+    deadline = time.monotonic() + PATIENCE
+    while (answer := ask()).status in (429, 503, 504) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return answer
+
+
+def created(ask: Callable[[], Answer]) -> int:
+    """The status of a creation by a name of its own: 201 too where it is there after an answer that did not tell."""
+    unknown = False
+
+    def once() -> Answer:
+        nonlocal unknown
+        answer = ask()
+        unknown |= answer.status == 504
+        return answer
+
+    status = answered(once).status
+    return 201 if unknown and status == 409 else status
 
 
 def eventually(condition: Callable[[], bool], seconds: float = PATIENCE) -> bool:

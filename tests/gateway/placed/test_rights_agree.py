@@ -6,7 +6,6 @@ cases that somebody has thought of.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +19,7 @@ from kube.requests.logicalclusters import space_of
 from kube.requests.status import BadRequest
 from portal.access.queries import what_if
 from tenants.models import Role
-from tests.gateway.callers import config_map, eventually
+from tests.gateway.callers import answered, config_map, eventually
 from tests.gateway.placed.conftest import GROUPS, STANDING_IN, Door, speaking
 from tests.speaking import Answer, Speaker
 from tests.tenants.conftest import actor_of
@@ -72,12 +71,7 @@ class Somebody:
 
     def ask(self, method: str, path: str, body: Any = None, media: str = "application/json") -> Answer:
         """What is answered; a server or a cluster that is too busy to say is asked again."""
-        for _ in range(100):
-            answer = self.speaker.send(method, path, body, media)
-            if answer.status not in (429, 503, 504):
-                break
-            time.sleep(0.1)
-        return answer
+        return answered(lambda: self.speaker.send(method, path, body, media))
 
     def may(self, asked: Attributes) -> tuple[bool, str]:
         """What a review of oneself says, and why."""

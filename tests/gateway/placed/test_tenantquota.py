@@ -16,7 +16,7 @@ from audit.models import ApiRequest
 from tenants.models import Role
 from tenants.quotas import tenant_quota
 from tenants.services import tenant_quota_change
-from tests.gateway.callers import Caller, config_map, eventually
+from tests.gateway.callers import Caller, answered, config_map, created, eventually
 from tests.gateway.conftest import Server, another, replicas_rule
 from tests.gateway.placed.conftest import STANDING_IN, Door
 from tests.tenants.conftest import OPERATOR
@@ -43,7 +43,7 @@ def used(door: Door, name: str = MAPS) -> int:
 
 
 def there(owner: Caller, *namespaces: str) -> int:
-    return sum(len(owner.get(path_of(namespace)).body["items"]) for namespace in namespaces)
+    return sum(len(answered(lambda at=at: owner.get(path_of(at))).body["items"]) for at in namespaces)
 
 
 def pod(name: str, cpu: str) -> dict[str, Any]:
@@ -271,7 +271,7 @@ def test_forty_at_once_in_several_processes_are_never_one_too_many(
     def make(each: tuple[int, str]) -> int:
         number, name = each
         who, at = (owner, second)[number % 2], (namespace, "default")[number // 2 % 2]
-        return who.post(path_of(at), config_map(name, labels={"of": "race"})).status
+        return created(lambda: who.post(path_of(at), config_map(name, labels={"of": "race"})))
 
     def held() -> int:
         return there(owner, namespace, *SPACE)
@@ -293,7 +293,7 @@ def test_forty_at_once_in_several_processes_are_never_one_too_many(
             assert eventually(filled)
             assert eventually(lambda room=room: used(door) == room)
             for at in (namespace, "default"):
-                assert owner.delete(path_of(at), labelSelector="of").status == 200
+                assert answered(lambda at=at: owner.delete(path_of(at), labelSelector="of")).status == 200
 
 
 def test_what_is_scaled_to_counts_by_the_rules_about_replicas(
