@@ -43,12 +43,14 @@ class BasicFileAuthenticator:
             return None
         user, password = _decode(encoded)
         users = await self._file.current(now)
-        self._guesses.require_room(credentials.address, user, now)
+        # As long as one name may be, so is what remembers it, were it not for this.
+        key = self._digests.of(user)
+        self._guesses.require_room(credentials.address, key, now)
         principal = self._digests.find(users, user, password)
         if principal is None:
-            self._guesses.wrong(credentials.address, user, now)
+            self._guesses.wrong(credentials.address, key, now)
             raise Refused("unknown user or wrong password")
-        self._guesses.right(credentials.address, user)
+        self._guesses.right(credentials.address, key)
         return principal
 
     async def follow(self, on_change: Callable[[], None]) -> None:

@@ -228,8 +228,7 @@ def warning_headers(warnings: Iterable[str]) -> Headers:
     for text in dict.fromkeys(warnings):
         quoted = "".join(c if c.isprintable() and ord(c) < 256 else " " for c in text)
         line = ('299 - "' + quoted.replace("\\", "\\\\").replace('"', '\\"') + '"').encode("latin-1")
-        room -= len(line)
-        if room < 0:
-            break
-        headers.append((b"warning", line))
+        if len(line) <= room:
+            room -= len(line)
+            headers.append((b"warning", line))
     return tuple(headers)

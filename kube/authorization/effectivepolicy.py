@@ -67,7 +67,13 @@ def authorize(principal: Principal, attributes: Attributes, policies: Policies) 
     if tenant != SYSTEM_TENANT:
         reason = f'a user of tenant "{tenant}" may not reach tenant "{policies.owner}"'
         return Decision(Verdict.DENY, STEP, reason=reason)
-    return policies.system.authorize(user, groups, attributes._replace(namespace=""), policies.cross_tenant_target)
+    asked, target = attributes._replace(namespace=""), policies.cross_tenant_target
+    found = policies.system.authorize(user, groups, asked, target)
+    if found.verdict is Verdict.ALLOW or policies.system.bootstrap is None:
+        return found
+    # What the operators have put in its place for themselves counts in their space alone.
+    shared = policies.system.bootstrap.authorize(user, groups, asked, target)
+    return shared if shared.verdict is Verdict.ALLOW else found
 
 
 def may_be_bound_in(principal: Principal, cluster: str) -> bool:
@@ -94,7 +100,12 @@ def _held(principal: Principal, namespace: str, policies: Policies, *, target: T
             return _NOTHING
         return policies.local.remembered_rules(user, groups, namespace, target)
     if principal.tenant == SYSTEM_TENANT:
-        return policies.system.remembered_rules(user, groups, "", policies.cross_tenant_target)
+        held = policies.system.remembered_rules(user, groups, "", policies.cross_tenant_target)
+        if policies.system.bootstrap is None:
+            return held
+        shared = policies.system.bootstrap.remembered_rules(user, groups, "", policies.cross_tenant_target)
+        brought: tuple[Decision, ...] = (*held[2:], *shared[2:])
+        return (rule_set_of((*held[0].roles, *shared[0].roles)), held[1], *brought)
     return _NOTHING
 
 

@@ -28,6 +28,9 @@ NO_OPINION: Final = Decision(Verdict.NO_OPINION, STEP)
 MISSING_MAX: Final = 16
 """Missing roles that are named: a tenant writes its bindings itself."""
 
+_SHOWN_MAX: Final = 253
+"""Characters of such a name that are: one that could be a role's is no longer."""
+
 _NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -208,7 +211,7 @@ def allowed(binding: Binding, subject: Subject) -> Decision:
 def silence(missing: Iterable[Binding]) -> Decision:
     """No opinion, with the roles that bindings of the principal's refer to and that are not there, as Kubernetes names them."""
     texts = [
-        f'{kind.lower()}.{GROUP} "{name}" not found'
+        f'{kind.lower()}.{GROUP} "{name[:_SHOWN_MAX]}" not found'
         for kind, name in dict.fromkeys((binding.role_kind, binding.role) for binding in missing)
     ]
     if not texts:

@@ -59,7 +59,10 @@ def _holders(
     yield from _bound(attributes, policies.local, owner, own, heed)
     if owner != SYSTEM_TENANT:
         everywhere = attributes._replace(namespace="")
-        yield from _bound(everywhere, policies.system, SYSTEM_TENANT, TargetTenant(owner, policies.labels), heed)
+        for index in (policies.system, policies.system.bootstrap):
+            # What the operators have put in its place for themselves counts in their space alone.
+            if index is not None:
+                yield from _bound(everywhere, index, SYSTEM_TENANT, TargetTenant(owner, policies.labels), heed)
     for policy in grants:
         heed()
         if policy.opens(policies.cluster) and policy.allows(attributes):

@@ -17,7 +17,7 @@ from kube.quota.tenantquotas import NAME, TENANT_QUOTAS
 from kube.requests.ratelimits import Limits
 from kube.requests.tokenbuckets import TokenBucket
 from kube.validation.listlimits import BOUNDS
-from store.types import Create, Key
+from store.types import Create, Delete, Key
 from tenants.clusters.objects import CLUSTER_LABEL, WORKSPACE_LABEL
 from tests.gateway.loopturns import LoopTurns
 from tests.gateway.overloading import JSON, Expensive, ask, corpus, pod, runtime
@@ -52,6 +52,11 @@ async def namespaces(runtime: Runtime) -> AsyncIterator[tuple[str, str]]:
         )
         made.append(tenant)
     yield made[0], made[1]
+    for tenant in made:
+        key = Key(f"root:{tenant}", "", "namespaces", "", tenant)
+        stored = await runtime.store.get(key)
+        assert stored is not None
+        await runtime.store.commit(Delete(key, stored.revision, orjson.loads(stored.data)))
 
 
 async def review(runtime: Runtime, namespace: str, body: dict[str, Any], **more: Any) -> Response:

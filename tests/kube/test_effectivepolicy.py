@@ -11,6 +11,7 @@ from kube.authorization.effectivepolicy import Policies, authorize, held_rules, 
 from kube.authorization.escalation import covers
 from kube.authorization.rbac import CLUSTER, Attributes, Binding, Role, Rule, Scope, Subject, role_from
 from kube.authorization.rbacindex import PolicyIndex
+from kube.authorization.whocan import who_can
 from kube.requests.labelselectors import parse_labels
 from kube.requests.logicalclusters import ROOT
 
@@ -261,3 +262,35 @@ def test_of_many_missing_roles_the_first_are_named() -> None:
     for number, said in ((2, ", ".join(missing[:2])), (20, ", ".join([*missing[:16], "and 4 more"]))):
         index = PolicyIndex.build(bindings=[*bindings[:number], *bindings[:1]])
         assert index.authorize("u", (), PODS).reason == f"RBAC: [{said}]"
+
+
+OWN_DISCOVERY = Binding("system:discovery", "", "ClusterRole", "system:discovery", ())
+PLAIN_DISCOVERY = Role("system:discovery", rules=(Rule(("get",), urls=("/nothing",)),))
+
+
+@pytest.mark.parametrize("own", [space(OWN_DISCOVERY), space(roles=(PLAIN_DISCOVERY,))], ids=["binding", "role"])
+def test_what_operators_make_their_own_of_the_bootstrap_policy_counts_in_their_space_alone(own: PolicyIndex) -> None:
+    """KC7: nobody is locked out of tenants' spaces by it."""
+    olga = principal("olga", "system")
+    assert authorize(olga, DISCOVERY, policies(ROOT, system=own)).verdict is Verdict.NO_OPINION
+    elsewhere = policies("root:t1", system=own)
+    found = authorize(olga, DISCOVERY, elsewhere)
+    assert (found.verdict, found.rule) == (Verdict.ALLOW, authorize(olga, DISCOVERY, policies("root:t1")).rule)
+    assert any(rule.covers_url("get", "/api/v1") for rule in rules_for(olga, "", elsewhere)[0])
+    holders = who_can(DISCOVERY, elsewhere)
+    assert ("Group", "system:authenticated", "system") in {(each.kind, each.name, each.tenant) for each in holders}
+
+
+def test_what_a_tenant_makes_its_own_counts_for_its_people_and_no_operator() -> None:
+    closed = policies("root:t1", local=space(OWN_DISCOVERY))
+    assert authorize(principal("bob", "t1"), DISCOVERY, closed).verdict is Verdict.NO_OPINION
+    assert authorize(principal("olga", "system"), DISCOVERY, closed).verdict is Verdict.ALLOW
+
+
+def test_a_refusal_is_short_whatever_a_tenant_calls_what_is_not_there() -> None:
+    """DOS-03: everybody who is refused is told."""
+    bindings = [Binding(f"b{n}", "", "ClusterRole", f"{n}" * 1_000_000, (BOB,)) for n in range(40)]
+    found = authorize(principal("bob", "t1"), PODS, policies("root:t1", local=space(*bindings)))
+    assert found.verdict is Verdict.NO_OPINION
+    assert len(found.reason) < 8_000
+    assert "and 24 more" in found.reason

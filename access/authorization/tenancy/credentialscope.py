@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from access.authorization.base import NO_RULES, RuleSet, deny, passes
@@ -59,7 +60,7 @@ class CredentialScope:
         if not principal.namespace or (self._at_home(principal, cluster) and namespace == principal.namespace):
             return held
         rules = tuple(rule for rule in held.rules if rule.urls) if self._at_home(principal, cluster) else ()
-        return RuleSet(rules, complete=held.complete, final=held.final)
+        return replace(held, rules=rules)
 
     def _at_home(self, principal: Principal, cluster: str) -> bool:
         return principal.tenant is not None and cluster == space_of(principal.tenant)

@@ -168,7 +168,7 @@ class SuspensionAuthorizer:
         if principal.is_system or self._locks.freeze(cluster, namespace) is None:
             return held
         left = (rule if _reads_only(rule) else replace(rule, verbs=_reads_of(rule)) for rule in held.rules)
-        return RuleSet(tuple(rule for rule in left if rule.verbs), complete=held.complete, final=held.final)
+        return replace(held, rules=tuple(rule for rule in left if rule.verbs))
 
     def _frozen(self, principal: Principal, request: RequestInfo) -> Decision | None:
         """The refusal of a write; a door that is closed as well says so itself."""

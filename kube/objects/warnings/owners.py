@@ -33,4 +33,6 @@ def merge_owners(body: dict[str, Any], *, admitted: bool = False) -> list[str]:
         return []
     body["metadata"] = {**metadata, "ownerReferences": kept}
     when = " after mutating admission happens" if admitted else ""
-    return [f".metadata.ownerReferences contains duplicate entries{when}; {_TOLD}: {', '.join(repeated)}"]
+    return [
+        f".metadata.ownerReferences contains duplicate entries{when}; {_TOLD}: {', '.join(dict.fromkeys(repeated))}"
+    ]
