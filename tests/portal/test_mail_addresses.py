@@ -20,6 +20,7 @@ from kube.requests.status import Forbidden, Invalid
 from portal.signin import attempts
 from portal.signin.accounts import address_prove, email_follow
 from portal.signin.factors import factor_of
+from portal.signin.ranks import RANKS, has_rank
 from portal.signin.resets import password_link_ask
 from tenants.models import Membership, PasswordReset, User
 from tenants.models.mailaddresses import check_address
@@ -72,6 +73,14 @@ def is_refused(email: str) -> bool:
     except ValidationError:
         return True
     return False
+
+
+def by_mail(person: User, mail_server: list[Any]) -> None:
+    """Set a password by a link that goes to the address."""
+    ask(person.email)
+    browser = stranger()
+    browser.get(link_of(str(mail_server[-1].body)))
+    assert browser.post("/reset/", {"password": OWN}).status_code == 302
 
 
 def test_no_letter_that_becomes_one_of_ascii_is_in_an_address() -> None:
@@ -156,11 +165,9 @@ def test_whoever_shows_whose_an_address_is_has_the_account_alone(
     enrolling = signed_in(chief)
     enrolling.get("/profile/factor/")
     if way == "mail":
-        ask(chief.email)
-        owner = stranger()
-        owner.get(link_of(str(mail_server[-1].body)))
-        assert owner.post("/reset/", {"password": OWN}).status_code == 302
-        assert present(owner, chief, OWN).headers["Location"] == "/tenants/", "and no factor of another's is asked for"
+        by_mail(chief, mail_server)
+        let_in = present(stranger(), chief, OWN)
+        assert let_in.headers["Location"] == "/tenants/", "and no factor of another's is asked for"
     else:
         fields = {"name": "", "status": "active", "issuer": "https://id.globex.test", "subject": "u-1"}
         assert signed_in(operator).post(f"/admin/tenants/user/{chief.pk}/change/", fields).status_code == 302
@@ -176,6 +183,38 @@ def test_whoever_shows_whose_an_address_is_has_the_account_alone(
     assert stranger().get(wide).status_code == 404
     said = AuditEntry.objects.get(action="user.change", detail__changed="whose the address is")
     assert (said.detail["tokens_ended"], said.detail["machines_ended"]) == (1, 1)
+
+
+def test_nobody_is_given_a_rank_whose_address_nobody_has_shown_to_be_theirs(
+    acme: House, operator: User, mail_server: list[Any]
+) -> None:
+    accept(stranger(), invite(acme.owner, "newt@acme.test", "viewer"), name="Newt", password=factories.PASSWORD)
+    newt, console = User.objects.get(email="newt@acme.test"), signed_in(operator)
+    for kind in ("operator", "auditor"):
+        page = console.post(f"/users/{newt.pk}/rights/", {"kind": kind})
+        assert (page.status_code, "Nobody has shown yet" in page.content.decode()) == (422, True)
+        asked = send(bearer(operator, "operate"), "PATCH", f"users/{newt.pk}/", {kind: True})
+        assert asked.status_code == 409
+    fields = {"name": "", "status": "active", "issuer": "", "subject": ""}
+    for rank in RANKS:
+        console.post(f"/admin/tenants/user/{newt.pk}/change/", {**fields, rank: "on"})
+    assert not has_rank(User.objects.get(pk=newt.pk))
+    by_mail(newt, mail_server)
+    assert console.post(f"/users/{newt.pk}/rights/", {"kind": "operator"}).status_code == 302
+    assert User.objects.get(pk=newt.pk).is_staff
+
+
+@pytest.mark.parametrize("rank", RANKS)
+def test_a_mailbox_alone_opens_no_account_of_rank(mail_server: list[Any], rank: str) -> None:
+    """One that was given its rank before that took a proof: what is asked for after the password stays."""
+    person = factories.user(address_unproven=True, **{rank: True})
+    with_app(person)
+    factories.passkey(person)
+    by_mail(person, mail_server)
+    browser = stranger()
+    assert present(browser, person, OWN).headers["Location"] == "/login/code/"
+    assert opened(browser) == []
+    assert (User.objects.get(pk=person.pk).address_unproven, person.passkeys.count()) == (False, 1)
 
 
 def with_token(browser: Client, person: User) -> Any:
