@@ -89,6 +89,9 @@ def test_no_letter_that_becomes_one_of_ascii_is_in_an_address() -> None:
     shapes = ("mi{}ke@corp.test", "mike@co{}rp.test", "mike@corp.te{}st")
     assert [shape.format(each) for each in letters for shape in shapes if not is_refused(shape.format(each))] == []
     assert [domain for domain in SAME_MAIL if not is_refused(f"mike@{domain}")] == []
+    assert is_refused("\u00c4nna@corp.test"), (
+        "only a domain has letters beyond ASCII, so that its case alone is changed"
+    )
 
 
 @pytest.mark.parametrize(
@@ -141,6 +144,17 @@ def test_each_spelling_counts_for_the_one_account(settings: Any, email: str) -> 
     assert stranger().post("/forgotten/", {"email": email}).status_code == 200
     assert not PasswordReset.objects.exists()
     assert user_by_email(email, field="email").email == "mike@corp.test"
+
+
+@pytest.mark.parametrize("email", ["anna@M\u00dcNCHEN.test", " Anna@M\u00fcnchen.TEST "])
+def test_each_spelling_invites_the_one_person(acme: House, email: str) -> None:
+    """And a decision about them ends the link, however the address was typed for it."""
+    link, again = invite(acme.owner, email, "admin"), {"email": "anna@m\u00fcnchen.test", "role": "viewer"}
+    invited = signed_in(acme.owner).post("/tenants/acme/members/invite/", {**again, "days": "7"})
+    assert (invited.status_code, "invited to acme already" in invited.content.decode()) == (422, True)
+    User.objects.create_user(email, factories.PASSWORD)
+    assert signed_in(acme.owner).post("/tenants/acme/members/add/", again).status_code == 302
+    assert stranger().get(link).status_code == 404
 
 
 def test_people_are_looked_up_in_one_way() -> None:
