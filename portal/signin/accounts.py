@@ -33,8 +33,9 @@ from tenants.services.invitations import invitation_accept, invitation_that_coun
 from tenants.services.revocation import access_tokens_end, credentials_end
 
 _CHANGEABLE = ("name", "status", *RANKS, "issuer", "subject")
-_RIGHTS = {"status", *RANKS}
-_SUPERUSERS_ONLY = {"is_superuser", "issuer", "subject"}
+_LINK = {"issuer", "subject"}
+_NEVER_ONES_OWN = {"status", *RANKS, *_LINK}
+_SUPERUSERS_ONLY = {"is_superuser", *_LINK}
 
 MAX_PASSWORD = 128
 """Longer passwords are refused unread: hashing a megabyte is a cheap way to keep a server busy."""
@@ -141,18 +142,19 @@ def _created(
 def user_change(*, actor: Actor, user_id: UUID, **changes: Any) -> User:
     """Change name, status, is_staff, is_auditor, is_superuser, issuer or subject of an account. Operators only.
 
-    Never one's own rights. Only superusers change superusers or make them (API-23), or say whose sign-in at the
-    OpenID Connect provider opens an account. Whoever is made one has chosen their own password, and links for another end.
+    Never one's own rights, nor what opens one's own account. Only superusers change superusers or make them (API-23), or
+    say whose sign-in at which OpenID Connect provider opens an account. Whoever is made one has chosen their own password,
+    and links for another end.
     Nobody is made an operator, auditor or superuser of whom nobody has shown that the address is theirs.
 
     Disabling ends all that opens anything for the person (``access_end``): who is enabled again signs in again. So does
     the first subject of an account whose address nobody had shown to be theirs. Raises ``NotFound``, ``Conflict``,
-    ``Forbidden``.
+    ``Forbidden``, ``Invalid``.
     """
     changes = {field: value for field, value in changes.items() if field in _CHANGEABLE}
     user = person_below(actor, user_id)
-    if actor.user_id == user.pk and _RIGHTS & set(changes):
-        raise Conflict("You cannot disable or demote yourself; ask another operator.", kind="users")
+    if actor.user_id == user.pk and _NEVER_ONES_OWN & set(changes):
+        raise Conflict("You cannot disable, demote or link yourself; ask another operator.", kind="users")
     if _SUPERUSERS_ONLY & set(changes) and not is_superuser(actor):
         raise Forbidden("Only superusers change superusers, or link accounts to a provider.", kind="users")
     if user.address_unproven and any(changes.get(rank) for rank in RANKS):
@@ -173,6 +175,10 @@ def user_change(*, actor: Actor, user_id: UUID, **changes: Any) -> User:
     proof = user.get_session_auth_hash()
     for field, value in changes.items():
         setattr(user, field, value)
+    if _LINK & set(changes) and user.subject and not user.issuer:
+        # Nobody could sign in by it, and what opened the account before may end with it.
+        words = "A subject is one of an issuer: name the provider as well."
+        raise Invalid(words, kind="User", causes=[Cause("FieldValueRequired", words, "issuer")])
     if user.is_auditor and user.is_staff:
         raise Conflict("An operator is no auditor: auditors change nothing.", kind="users")
     try:

@@ -89,9 +89,7 @@ def test_no_letter_that_becomes_one_of_ascii_is_in_an_address() -> None:
     shapes = ("mi{}ke@corp.test", "mike@co{}rp.test", "mike@corp.te{}st")
     assert [shape.format(each) for each in letters for shape in shapes if not is_refused(shape.format(each))] == []
     assert [domain for domain in SAME_MAIL if not is_refused(f"mike@{domain}")] == []
-    assert is_refused("\u00c4nna@corp.test"), (
-        "only a domain has letters beyond ASCII, so that its case alone is changed"
-    )
+    assert is_refused("\u00c4nna@corp.test"), "letters beyond ASCII are a domain's alone"
 
 
 @pytest.mark.parametrize(
@@ -229,6 +227,24 @@ def test_a_mailbox_alone_opens_no_account_of_rank(mail_server: list[Any], rank: 
     assert present(browser, person, OWN).headers["Location"] == "/login/code/"
     assert opened(browser) == []
     assert (User.objects.get(pk=person.pk).address_unproven, person.passkeys.count()) == (False, 1)
+
+
+@pytest.mark.parametrize("invited", [True, False])
+def test_what_nobody_could_sign_in_by_takes_nothing_away(operator: User, invited: bool) -> None:
+    """A subject of no provider, and a link of one's own account, by which its only way in could end."""
+    person, fields = factories.user(address_unproven=invited), {"name": "", "status": "active", "subject": "u-1"}
+    path, console = "/admin/tenants/user/{}/change/", signed_in(operator)
+    answer = console.post(path.format(person.pk), {**fields, "issuer": ""}, follow=True)
+    assert "name the provider as well" in answer.content.decode()
+    own = {**fields, "issuer": "https://id.acme.test", "is_staff": "on", "is_superuser": "on"}
+    assert "link yourself" in console.post(path.format(operator.pk), own, follow=True).content.decode()
+    for user in (person, operator):
+        kept = User.objects.get(pk=user.pk)
+        assert (kept.subject, kept.check_password(factories.PASSWORD)) == ("", True)
+    linked = {**fields, "issuer": "https://id.acme.test"}
+    assert console.post(path.format(person.pk), linked).status_code == 302
+    console.post(path.format(person.pk), {**linked, "issuer": ""})
+    assert User.objects.get(pk=person.pk).issuer == "https://id.acme.test"
 
 
 def with_token(browser: Client, person: User) -> Any:
