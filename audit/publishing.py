@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
-from contextlib import suppress
 from datetime import datetime
-from pathlib import Path
 from typing import Final
 
 import urllib3
@@ -36,12 +33,12 @@ def _send(url: str, key: Ed25519PublicKey) -> None:
     """POST each line in order; the first that is not taken (2xx) ends the run, and is the next one's first."""
     file = settings.AUDIT_CHECKPOINTS_FILE
     mark = file.with_name(f"{file.name}.sent")
-    sent, digest = _marked(mark)
+    sent, digest = (*(mark.read_text() if mark.is_file() else "0").split(), "")[:2]
     headers = {"Content-Type": "application/json"}
     if settings.AUDIT_CHECKPOINTS_TOKEN:
         headers["Authorization"] = f"Bearer {settings.AUDIT_CHECKPOINTS_TOKEN}"
     with urllib3.PoolManager(timeout=_TIMEOUT) as pool:
-        for number, line in lines_after(file, sent, key, digest=digest)[:_AT_ONCE]:
+        for number, line in lines_after(file, int(sent), key, digest=digest)[:_AT_ONCE]:
             try:
                 answer = pool.request("POST", url, body=line, headers=headers, redirect=False, retries=False)
             except urllib3.exceptions.HTTPError as error:
@@ -50,26 +47,4 @@ def _send(url: str, key: Ed25519PublicKey) -> None:
             if not 200 <= answer.status < 300:  # taken, in HTTP's words
                 logger.warning("checkpoint %d of the audit was not taken: %d", number, answer.status)
                 return
-            _mark(mark, number, digest_of(line))
-
-
-def _marked(mark: Path) -> tuple[int, str]:
-    """The last checkpoint that was taken, and its digest where that is known; 0 for none, and for a mark that says nothing."""
-    number, digest = 0, ""
-    with suppress(FileNotFoundError, ValueError):
-        number = int(mark.read_text())
-        of, said = _digest_beside(mark).read_text().split()
-        digest = said if int(of) == number else ""
-    return number, digest
-
-
-def _mark(mark: Path, number: int, digest: str) -> None:
-    # The release before reads, and writes, the number alone: a digest of another number is of before that one served.
-    for path, text in ((_digest_beside(mark), f"{number} {digest}"), (mark, str(number))):
-        temporary = path.with_name(f"{path.name}.{os.getpid()}")
-        temporary.write_text(text)
-        temporary.replace(path)
-
-
-def _digest_beside(mark: Path) -> Path:
-    return mark.with_name(f"{mark.name}.digest")
+            mark.write_text(f"{number} {digest_of(line)}")

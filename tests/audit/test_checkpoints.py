@@ -384,50 +384,6 @@ def test_a_sink_that_was_away_gets_every_checkpoint_in_order(files: Path, settin
 
 
 @pytest.mark.django_db
-def test_this_release_and_the_one_before_go_on_where_the_other_ended(files: Path, settings: Any):
-    """That one reads and writes a number alone; a file that is begun anew is sent from its beginning all the same."""
-    mark = files / "checkpoints.jsonl.sent"
-    with sink([200]) as (url, taken):
-        settings.AUDIT_CHECKPOINTS_TOKEN = ""
-
-        def sign(sending: str) -> None:
-            settings.AUDIT_CHECKPOINTS_URL = sending
-            write("acme", 1)
-            checkpoint_write(now=NOW)
-
-        sign(url)
-        assert int(mark.read_text()) == 1
-        sign("")
-        mark.write_text("2")
-        sign(url)
-        assert numbers(taken) == [1, 3]
-        (files / "checkpoints.jsonl").unlink()
-        for _ in range(4):
-            sign("")
-        sign(url)
-    assert numbers(taken) == [1, 3, 1, 2, 3, 4, 5]
-
-
-@pytest.mark.django_db
-@pytest.mark.parametrize("odd", [b"", b"odd", b"1 2", b"\xff"])
-def test_a_mark_that_says_nothing_is_none(files: Path, settings: Any, odd: bytes):
-    """As a crash leaves it: each is sent again, and what reads them counts each once."""
-    mark = files / "checkpoints.jsonl.sent"
-    with sink([200]) as (url, taken):
-        settings.AUDIT_CHECKPOINTS_URL, settings.AUDIT_CHECKPOINTS_TOKEN = url, ""
-        for path in (mark, mark.with_name(f"{mark.name}.digest")):
-            write("acme", 1)
-            checkpoint_write(now=NOW)
-            path.write_bytes(odd)
-        checkpoint_write(now=NOW)
-    assert numbers(taken) == [1, 1, 2]
-
-
-def numbers(taken: list[tuple[bytes, str]]) -> list[int]:
-    return [json.loads(body)["number"] for body, _ in taken]
-
-
-@pytest.mark.django_db
 def test_what_two_workers_send_to_one_place_proves_what_each_has_signed(files: Path, settings: Any):
     """Each has a volume of its own, and one of them begins its file anew; a line that was taken out shows."""
     with sink([200]) as (url, taken):
