@@ -36,7 +36,20 @@ GONE: Final = "system:restore:deleted"
 
 DELETED: Final = "It was deleted after the backup that was restored."
 
-_ACCOUNT: Final = ("password", "password_given", "status", "is_staff", "is_auditor", "is_superuser")
+_ACCOUNT: Final = (
+    "password",
+    "password_given",
+    "status",
+    "is_staff",
+    "is_auditor",
+    "is_superuser",
+    "issuer",
+    "subject",
+    "address_unproven",
+)
+"""By what an account is opened, whose it is and what it may: one without the others locks its person out, or lets another in."""
+_GONE_ACCOUNT: Final = {"status": User.Status.DISABLED, "subject": ""}
+"""Of an account that is there no more: nobody is let in, and its subject may be another's now."""
 _RANK: Final = list(reversed(Role.values))
 
 
@@ -95,14 +108,17 @@ def newer_than(manifest: Manifest) -> Newer:
 
 def accounts_keep(newer: Newer) -> Iterator[str]:
     """Give accounts and members what they had last; says what was more in the backup."""
-    for user in User.objects.order_by("pk").select_for_update(no_key=True):
-        # An account that is there no more is not let in.
-        last = newer.accounts.get(user.pk, {"status": User.Status.DISABLED})
+    users = list(User.objects.order_by("pk").select_for_update(no_key=True))
+    # Nobody has one while they are given out: it may have gone from one account to another.
+    User.objects.exclude(subject="").update(subject="")
+    for user in users:
+        last = newer.accounts.get(user.pk, _GONE_ACCOUNT)
         changed = [name for name, value in last.items() if getattr(user, name) != value]
         for name in changed:
             setattr(user, name, last[name])
+        if changed or user.subject:
+            user.save(update_fields=[*changed, "subject"])
         if changed:
-            user.save(update_fields=changed)
             yield f"account {user.email}: {', '.join(changed)} as it was last, not as in the backup"
     # A second factor that was set up since is asked for, and a code or passkey that was used up or removed opens nothing.
     for factors in (SecondFactor, RecoveryCode, Passkey):

@@ -22,7 +22,7 @@ from kube.requests.status import AlreadyExists, Cause, Conflict, Forbidden, Inva
 from portal.database.scopes import everything
 from portal.http.actors import actor_of, visitor_of
 from portal.signin import attempts, factors, refusals
-from portal.signin.ranks import is_superuser, person_below
+from portal.signin.ranks import RANKS, is_superuser, person_below
 from portal.signin.sessions import sessions_end
 from tenants.models import User
 from tenants.models.mailaddresses import check_address
@@ -32,9 +32,10 @@ from tenants.rights import person_locked, require_operator
 from tenants.services.invitations import invitation_accept, invitation_that_counts
 from tenants.services.revocation import access_tokens_end, credentials_end
 
-_CHANGEABLE = ("name", "status", "is_staff", "is_auditor", "is_superuser", "issuer", "subject")
-_RIGHTS = {"status", "is_staff", "is_auditor", "is_superuser"}
-_SUPERUSERS_ONLY = {"is_superuser", "issuer", "subject"}
+_CHANGEABLE = ("name", "status", *RANKS, "issuer", "subject")
+_LINK = {"issuer", "subject"}
+_NEVER_ONES_OWN = {"status", *RANKS, *_LINK}
+_SUPERUSERS_ONLY = {"is_superuser", *_LINK}
 
 MAX_PASSWORD = 128
 """Longer passwords are refused unread: hashing a megabyte is a cheap way to keep a server busy."""
@@ -141,19 +142,27 @@ def _created(
 def user_change(*, actor: Actor, user_id: UUID, **changes: Any) -> User:
     """Change name, status, is_staff, is_auditor, is_superuser, issuer or subject of an account. Operators only.
 
-    Never one's own rights. Only superusers change superusers or make them (API-23), or say whose sign-in at the
-    OpenID Connect provider opens an account. Whoever is made one has chosen their own password, and links for another end.
+    Never one's own rights, nor what opens one's own account. Only superusers change superusers or make them (API-23), or
+    say whose sign-in at which OpenID Connect provider opens an account. Whoever is made one has chosen their own password,
+    and links for another end.
+    Nobody is made an operator, auditor or superuser of whom nobody has shown that the address is theirs.
 
     Disabling ends all that opens anything for the person (``access_end``): who is enabled again signs in again. So does
     the first subject of an account whose address nobody had shown to be theirs. Raises ``NotFound``, ``Conflict``,
-    ``Forbidden``.
+    ``Forbidden``, ``Invalid``.
     """
     changes = {field: value for field, value in changes.items() if field in _CHANGEABLE}
     user = person_below(actor, user_id)
-    if actor.user_id == user.pk and _RIGHTS & set(changes):
-        raise Conflict("You cannot disable or demote yourself; ask another operator.", kind="users")
+    if actor.user_id == user.pk and _NEVER_ONES_OWN & set(changes):
+        raise Conflict("You cannot disable, demote or link yourself; ask another operator.", kind="users")
     if _SUPERUSERS_ONLY & set(changes) and not is_superuser(actor):
         raise Forbidden("Only superusers change superusers, or link accounts to a provider.", kind="users")
+    if user.address_unproven and any(changes.get(rank) for rank in RANKS):
+        raise Conflict(
+            f"Nobody has shown yet that {user.email} is theirs: first they set a new password by a link that is mailed there, "
+            "or a superuser links the account to the provider.",
+            kind="users",
+        )
     if changes.get("is_staff") and user.is_auditor:
         # By a provider's groups too, which know of operators alone.
         changes.setdefault("is_auditor", False)
@@ -166,6 +175,10 @@ def user_change(*, actor: Actor, user_id: UUID, **changes: Any) -> User:
     proof = user.get_session_auth_hash()
     for field, value in changes.items():
         setattr(user, field, value)
+    if _LINK & set(changes) and user.subject and not user.issuer:
+        # Nobody could sign in by it, and what opened the account before may end with it.
+        words = "A subject is one of an issuer: name the provider as well."
+        raise Invalid(words, kind="User", causes=[Cause("FieldValueRequired", words, "issuer")])
     if user.is_auditor and user.is_staff:
         raise Conflict("An operator is no auditor: auditors change nothing.", kind="users")
     try:
@@ -237,15 +250,16 @@ def _all_ended(actor: Actor, user: User) -> Ended:
     )
 
 
-def address_prove(*, actor: Actor, user: User) -> None:
+def address_prove(*, actor: Actor, user: User, keep_factors: bool = False) -> None:
     """Let the account be its address's, in the caller's transaction: whoever had it until now may be somebody else.
 
-    All that opens anything ends, password, passkeys and second factor too (GW14).
+    All that opens anything ends, password, passkeys and second factor too (GW14), these unless ``keep_factors``.
     """
     user.address_unproven = False
     user.set_unusable_password()
     user.save(update_fields=["address_unproven", "password"])
-    factors.factors_end(actor=actor, user=user)
+    if not keep_factors:
+        factors.factors_end(actor=actor, user=user)
     detail = {"user": user.email, "changed": "whose the address is", **_all_ended(actor, user).counts()}
     actor.record(Action.USER_CHANGED, chain=SYSTEM_CHAIN, target=f"users/{user.id}", detail=detail)
 

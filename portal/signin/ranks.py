@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
 from uuid import UUID
 
 from audit.recorder import Actor
 from kube.requests.status import Forbidden, NotFound
 from tenants.models import User
 from tenants.rights import require_operator, require_overseer
+
+RANKS: Final = ("is_staff", "is_auditor", "is_superuser")
+"""What an account may be on the platform: each sees or changes what is everybody's."""
 
 
 def person_below(actor: Actor, user_id: UUID) -> User:
@@ -19,6 +23,11 @@ def person_below(actor: Actor, user_id: UUID) -> User:
     if user.is_superuser and not is_superuser(actor):
         raise Forbidden("Only superusers change superusers.", kind="users")
     return user
+
+
+def has_rank(user: User) -> bool:
+    """Whether the account is more than a member of tenants."""
+    return any(getattr(user, rank) for rank in RANKS)
 
 
 def is_superuser(actor: Actor) -> bool:

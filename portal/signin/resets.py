@@ -24,7 +24,7 @@ from audit.recorder import SYSTEM_CHAIN, Actor
 from kube.requests.status import Conflict, NotFound
 from portal.database.scopes import everything
 from portal.signin import accounts, factors
-from portal.signin.ranks import person_below
+from portal.signin.ranks import has_rank, person_below
 from portal.signin.sessions import sessions_end
 from tenants.models import PasswordReset, User
 from tenants.notices import note_account
@@ -100,8 +100,8 @@ def password_link_use(*, actor: Actor, digest: str, password: str, now: datetime
     # Under the lock: of two who use a link at once, one finds it used.
     link = password_link_that_counts(digest, now=now)
     if not link.made_by and user.address_unproven:
-        # It went to the address and to nobody else.
-        accounts.address_prove(actor=actor, user=user)
+        # It went to the address and to nobody else. A mailbox alone opens nothing that is everybody's.
+        accounts.address_prove(actor=actor, user=user, keep_factors=has_rank(user))
     accounts.password_set(actor=actor, user=user, password=password)
     if link.removes_factors:
         factors.factors_end(actor=actor, user=user)

@@ -50,7 +50,8 @@ def invitation_create(
     Raises ``NotFound``, ``Forbidden`` (also where the tenant is closed), ``Invalid``, ``AlreadyExists`` for somebody who
     is invited already, ``Conflict`` for a member.
     """
-    email = email.strip()
+    # As accounts are kept: what ends by the one is found by the other.
+    email = User.objects.normalize_email(email.strip())
     found = _locked(actor, tenant, _checked(email, role, days))
     if Membership.objects.filter(tenant=found, user__email__same=email).exists():
         raise Conflict(f"{email} is a member of {tenant} already.", kind="invitations")

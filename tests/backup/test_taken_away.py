@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from portal.backup.newer import _ACCOUNT
+from tenants.models import User
 from tests.backup.conftest import Installation
 
 Install = Callable[..., Installation]
@@ -22,6 +24,36 @@ User.objects.filter(email="carol@platform.test").update(status="disabled", is_st
 dave = User.objects.get(email="dave@acme.test")
 dave.set_password("another horse battery")
 dave.save()
+"""
+LINKED = """
+from tenants.models import User
+for name, more in (
+    ("mailed", {"address_unproven": True}),
+    ("linked", {"address_unproven": True}),
+    ("first", {"issuer": "https://id.test", "subject": "u-1"}),
+    ("second", {"issuer": "https://id.test", "subject": "u-2"}),
+    ("third", {"issuer": "https://id.test", "subject": "u-3"}),
+    ("same", {"issuer": "https://id.test", "subject": "u-4"}),
+):
+    User.objects.create_user(f"{name}@acme.test", "correct horse battery", **more)
+"""
+LINKED_SINCE = """
+from audit.recorder import Actor
+from portal.signin.accounts import address_prove, password_set, user_change
+from tenants.models import User
+people = {user.email.partition("@")[0]: user for user in User.objects.all()}
+chief = Actor(name="operator@platform.test", user_id=people["operator"].pk, operator=True)
+address_prove(actor=chief, user=people["mailed"])
+password_set(actor=chief, user=people["mailed"], password="another horse battery")
+def link(name, subject):
+    user_change(actor=chief, user_id=people[name].pk, issuer="https://id.test", subject=subject)
+link("linked", "u-5")
+for name in ("first", "second"):
+    link(name, "")
+link("first", "u-2")
+link("second", "u-1")
+people["third"].delete()
+link("alice", "u-3")
 """
 LEASED = """
 from datetime import timedelta
@@ -125,6 +157,28 @@ def test_what_was_taken_away_since_stays_away(house: Installation, closed_since:
         (0,)
     ]
     assert house.ask("SELECT email, password_hash, status, is_staff FROM users ORDER BY 1") == hashes
+
+
+def test_whoever_was_linked_or_has_shown_their_address_since_still_has(house: Installation, tmp_path: Path) -> None:
+    """Their password was taken away with it: the account opens by the provider, to which it goes on to belong."""
+    accounts = "SELECT email, password_hash, issuer, subject, address_unproven, status FROM users ORDER BY 1"
+    file = tmp_path / "a.backup"
+    house.manage("shell", code=LINKED)
+    house.manage("backup", str(file))
+    house.manage("shell", code=LINKED_SINCE)
+    last = house.ask(accounts)
+    said = house.manage("restore", str(file))
+    assert "account linked@acme.test: password, issuer, subject, address_unproven as it was last" in said
+    assert "same@acme.test" not in said
+    rows = {row[0]: row for row in house.ask(accounts)}
+    assert rows.pop("third@acme.test")[3:] == ("", False, "disabled")
+    assert list(rows.values()) == last
+
+
+def test_it_is_said_of_each_field_of_an_account_which_side_it_is_taken_from() -> None:
+    of_the_backup = {"id", "email", "name", "created_at", "last_login", "notices_off"}
+    made_anew = {"session_epoch"}
+    assert {field.name for field in User._meta.concrete_fields} == {*_ACCOUNT, *of_the_backup, *made_anew}
 
 
 def test_what_was_given_an_end_or_told_nothing_more_since_stays_so(

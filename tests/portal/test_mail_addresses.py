@@ -20,6 +20,7 @@ from kube.requests.status import Forbidden, Invalid
 from portal.signin import attempts
 from portal.signin.accounts import address_prove, email_follow
 from portal.signin.factors import factor_of
+from portal.signin.ranks import RANKS, has_rank
 from portal.signin.resets import password_link_ask
 from tenants.models import Membership, PasswordReset, User
 from tenants.models.mailaddresses import check_address
@@ -74,12 +75,21 @@ def is_refused(email: str) -> bool:
     return False
 
 
+def by_mail(person: User, mail_server: list[Any]) -> None:
+    """Set a password by a link that goes to the address."""
+    ask(person.email)
+    browser = stranger()
+    browser.get(link_of(str(mail_server[-1].body)))
+    assert browser.post("/reset/", {"password": OWN}).status_code == 302
+
+
 def test_no_letter_that_becomes_one_of_ascii_is_in_an_address() -> None:
     letters = made_ascii()
     assert set("\u0130\u0131\u017f\u212a") <= set(letters)
     shapes = ("mi{}ke@corp.test", "mike@co{}rp.test", "mike@corp.te{}st")
     assert [shape.format(each) for each in letters for shape in shapes if not is_refused(shape.format(each))] == []
     assert [domain for domain in SAME_MAIL if not is_refused(f"mike@{domain}")] == []
+    assert is_refused("\u00c4nna@corp.test"), "letters beyond ASCII are a domain's alone"
 
 
 @pytest.mark.parametrize(
@@ -134,6 +144,17 @@ def test_each_spelling_counts_for_the_one_account(settings: Any, email: str) -> 
     assert user_by_email(email, field="email").email == "mike@corp.test"
 
 
+@pytest.mark.parametrize("email", ["anna@M\u00dcNCHEN.test", " Anna@M\u00fcnchen.TEST "])
+def test_each_spelling_invites_the_one_person(acme: House, email: str) -> None:
+    """And a decision about them ends the link, however the address was typed for it."""
+    link, again = invite(acme.owner, email, "admin"), {"email": "anna@m\u00fcnchen.test", "role": "viewer"}
+    invited = signed_in(acme.owner).post("/tenants/acme/members/invite/", {**again, "days": "7"})
+    assert (invited.status_code, "invited to acme already" in invited.content.decode()) == (422, True)
+    User.objects.create_user(email, factories.PASSWORD)
+    assert signed_in(acme.owner).post("/tenants/acme/members/add/", again).status_code == 302
+    assert stranger().get(link).status_code == 404
+
+
 def test_people_are_looked_up_in_one_way() -> None:
     """By ``email__same``: each other comparison has an alphabet of its own."""
     others = ("email__iexact", "filter(email=", "get(email=")
@@ -156,11 +177,9 @@ def test_whoever_shows_whose_an_address_is_has_the_account_alone(
     enrolling = signed_in(chief)
     enrolling.get("/profile/factor/")
     if way == "mail":
-        ask(chief.email)
-        owner = stranger()
-        owner.get(link_of(str(mail_server[-1].body)))
-        assert owner.post("/reset/", {"password": OWN}).status_code == 302
-        assert present(owner, chief, OWN).headers["Location"] == "/tenants/", "and no factor of another's is asked for"
+        by_mail(chief, mail_server)
+        let_in = present(stranger(), chief, OWN)
+        assert let_in.headers["Location"] == "/tenants/", "and no factor of another's is asked for"
     else:
         fields = {"name": "", "status": "active", "issuer": "https://id.globex.test", "subject": "u-1"}
         assert signed_in(operator).post(f"/admin/tenants/user/{chief.pk}/change/", fields).status_code == 302
@@ -176,6 +195,56 @@ def test_whoever_shows_whose_an_address_is_has_the_account_alone(
     assert stranger().get(wide).status_code == 404
     said = AuditEntry.objects.get(action="user.change", detail__changed="whose the address is")
     assert (said.detail["tokens_ended"], said.detail["machines_ended"]) == (1, 1)
+
+
+def test_nobody_is_given_a_rank_whose_address_nobody_has_shown_to_be_theirs(
+    acme: House, operator: User, mail_server: list[Any]
+) -> None:
+    accept(stranger(), invite(acme.owner, "newt@acme.test", "viewer"), name="Newt", password=factories.PASSWORD)
+    newt, console = User.objects.get(email="newt@acme.test"), signed_in(operator)
+    for kind in ("operator", "auditor"):
+        page = console.post(f"/users/{newt.pk}/rights/", {"kind": kind})
+        assert (page.status_code, "Nobody has shown yet" in page.content.decode()) == (422, True)
+        asked = send(bearer(operator, "operate"), "PATCH", f"users/{newt.pk}/", {kind: True})
+        assert asked.status_code == 409
+    fields = {"name": "", "status": "active", "issuer": "", "subject": ""}
+    for rank in RANKS:
+        console.post(f"/admin/tenants/user/{newt.pk}/change/", {**fields, rank: "on"})
+    assert not has_rank(User.objects.get(pk=newt.pk))
+    by_mail(newt, mail_server)
+    assert console.post(f"/users/{newt.pk}/rights/", {"kind": "operator"}).status_code == 302
+    assert User.objects.get(pk=newt.pk).is_staff
+
+
+@pytest.mark.parametrize("rank", RANKS)
+def test_a_mailbox_alone_opens_no_account_of_rank(mail_server: list[Any], rank: str) -> None:
+    """One that was given its rank before that took a proof: what is asked for after the password stays."""
+    person = factories.user(address_unproven=True, **{rank: True})
+    with_app(person)
+    factories.passkey(person)
+    by_mail(person, mail_server)
+    browser = stranger()
+    assert present(browser, person, OWN).headers["Location"] == "/login/code/"
+    assert opened(browser) == []
+    assert (User.objects.get(pk=person.pk).address_unproven, person.passkeys.count()) == (False, 1)
+
+
+@pytest.mark.parametrize("invited", [True, False])
+def test_what_nobody_could_sign_in_by_takes_nothing_away(operator: User, invited: bool) -> None:
+    """A subject of no provider, and a link of one's own account, by which its only way in could end."""
+    person, fields = factories.user(address_unproven=invited), {"name": "", "status": "active", "subject": "u-1"}
+    path, console = "/admin/tenants/user/{}/change/", signed_in(operator)
+    answer = console.post(path.format(person.pk), {**fields, "issuer": ""}, follow=True)
+    assert "name the provider as well" in answer.content.decode()
+    own = {**fields, "issuer": "https://id.acme.test", "is_staff": "on", "is_superuser": "on"}
+    assert "link yourself" in console.post(path.format(operator.pk), own, follow=True).content.decode()
+    for user in (person, operator):
+        kept = User.objects.get(pk=user.pk)
+        assert (kept.subject, kept.check_password(factories.PASSWORD)) == ("", True)
+    linked = {**fields, "issuer": "https://id.acme.test"}
+    assert console.post(path.format(person.pk), linked).status_code == 302
+    console.post(path.format(person.pk), {**linked, "issuer": ""})
+    assert User.objects.get(pk=person.pk).issuer == "https://id.acme.test"
 
 
 def with_token(browser: Client, person: User) -> Any:
