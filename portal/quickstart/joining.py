@@ -101,7 +101,7 @@ def _certificate(api: Any, *, cluster: str, approve: bool, patience: float) -> t
 
 
 def _pending(api: Any, cluster: str) -> tuple[str, bytes] | None:
-    """The request that an earlier run has made and its key, while the cluster has it."""
+    """The request that an earlier run has made and its key, while the cluster has it and a sealing key opens it."""
     sealed: bytes | None = cache.get(_place(cluster))
     if sealed is None:
         return None
