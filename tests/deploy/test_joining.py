@@ -34,11 +34,16 @@ ACCOUNT = "system:serviceaccount:tenantry:tenantry-joincluster"
 
 @pytest.fixture
 def inside(
-    kube_apiserver: KubeApiserver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any
+    kube_apiserver: KubeApiserver,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Any,
+    request: pytest.FixtureRequest,
 ) -> Iterator[KubeApiserver]:
-    """As in a Pod of the chart's service account; the cluster's own signer signs what was approved."""
+    """As in a Pod of the chart's service account; the cluster's own signer signs what was approved, for a year at most."""
     settings.SEALING_KEYS = [Fernet.generate_key().decode()]
     cache.delete("portal:joining:local")
+    kube_apiserver.kubectl("delete", "csr", "--all")
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tenantry"}}
     objects = [namespace, *(each for each in flat({"": rendered({"joinCluster": {"enabled": True}})["joincluster"]}))]
     applied = kube_apiserver.kubectl(
@@ -59,6 +64,7 @@ def inside(
             *(f"--{name}kubeconfig={admin}" for name in ("", "authentication-", "authorization-")),
             f"--cluster-signing-cert-file={kube_apiserver.folder / 'ca.pem'}",
             f"--cluster-signing-key-file={kube_apiserver.folder / 'ca.key'}",
+            f"--cluster-signing-duration={getattr(request, 'param', '8760h')}",
             "--controllers=certificatesigningrequest-signing-controller",
             "--leader-elect=false",
             f"--secure-port={free_port()}",
@@ -121,6 +127,18 @@ def test_it_asks_and_the_owner_approves_and_the_credential_is_renewed_in_time(in
     kept = Cluster.objects.get(name="local")
     assert kept.sealed_credential
     assert {name: getattr(kept, name) for name in said} == said
+
+
+@pytest.mark.parametrize("inside", ["240h"], indirect=True)
+def test_a_certificate_that_the_cluster_makes_short_is_renewed_after_half_of_its_life(inside: KubeApiserver) -> None:
+    owner = approver(inside, set())
+    assert "local is registered" in join()
+    owner.join()
+    Cluster.objects.update(credential_expires_at=timezone.now() + timedelta(days=6))
+    assert "holds until" in join()
+    Cluster.objects.update(credential_expires_at=timezone.now() + timedelta(days=4))
+    with pytest.raises(CommandError, match="Nobody has approved"):
+        join("--patience=0")
 
 
 def test_an_approval_of_the_next_morning_is_one(inside: KubeApiserver, settings: Any) -> None:
