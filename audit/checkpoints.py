@@ -271,14 +271,14 @@ def _complete(content: bytes) -> bool:
 def lines_after(file: Path, number: int, key: Ed25519PublicKey, *, digest: str = "") -> list[tuple[int, bytes]]:
     """The checkpoints of the file after ``number``, as they were signed.
 
-    All of them where that one has another ``digest``: then the file was begun anew.
+    All of them where none has the ``digest``, which that one or an earlier one had: then the file was begun anew.
     """
     with suppress(FileNotFoundError), file.open("rb") as handle:
         found = _signed(_tail(handle)[0], key)
-        if (number, digest) not in found:
+        if not {number, digest} <= {each for pair in found for each in pair}:
             handle.seek(0)
             found = _signed(handle.read().splitlines(), key)
-        if digest and (number, digest) not in found:
+        if digest and digest not in {each for _, each in found}:
             number = 0
         return [(each, line) for (each, _), line in found.items() if each > number]
     return []

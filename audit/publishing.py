@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
+import re
 from datetime import datetime
+from pathlib import Path
 from typing import Final
 
 import urllib3
@@ -19,6 +22,8 @@ _TIMEOUT: Final = urllib3.Timeout(connect=3, total=10)
 _AT_ONCE: Final = 100
 """Checkpoints that one run sends; a sink that was away gets the rest from the next ones."""
 
+_NUMBER: Final = re.compile(r"[0-9]{1,18}")
+
 
 def checkpoint_write(*, now: datetime) -> Checkpoint | None:
     """Sign the heads that have changed, and send what the sink has not yet; ``None`` when nothing has changed."""
@@ -32,13 +37,15 @@ def checkpoint_write(*, now: datetime) -> Checkpoint | None:
 def _send(url: str, key: Ed25519PublicKey) -> None:
     """POST each line in order; the first that is not taken (2xx) ends the run, and is the next one's first."""
     file = settings.AUDIT_CHECKPOINTS_FILE
-    mark = file.with_name(f"{file.name}.sent")
-    sent, digest = (*(mark.read_text() if mark.is_file() else "0").split(), "")[:2]
+    # The release before reads the number; by the digest a file that was begun anew is known.
+    number_mark, digest_mark = (file.with_name(f"{file.name}.{suffix}") for suffix in ("sent", "sent-digest"))
+    said = _said(number_mark)
+    sent = int(said) if _NUMBER.fullmatch(said) else 0
     headers = {"Content-Type": "application/json"}
     if settings.AUDIT_CHECKPOINTS_TOKEN:
         headers["Authorization"] = f"Bearer {settings.AUDIT_CHECKPOINTS_TOKEN}"
     with urllib3.PoolManager(timeout=_TIMEOUT) as pool:
-        for number, line in lines_after(file, int(sent), key, digest=digest)[:_AT_ONCE]:
+        for number, line in lines_after(file, sent, key, digest=_said(digest_mark))[:_AT_ONCE]:
             try:
                 answer = pool.request("POST", url, body=line, headers=headers, redirect=False, retries=False)
             except urllib3.exceptions.HTTPError as error:
@@ -47,4 +54,17 @@ def _send(url: str, key: Ed25519PublicKey) -> None:
             if not 200 <= answer.status < 300:  # taken, in HTTP's words
                 logger.warning("checkpoint %d of the audit was not taken: %d", number, answer.status)
                 return
-            mark.write_text(f"{number} {digest_of(line)}")
+            # In this order: a digest of the new file beside a number of the old one would skip what lies between.
+            _say(number_mark, str(number))
+            _say(digest_mark, digest_of(line))
+
+
+def _said(mark: Path) -> str:
+    return mark.read_text(errors="replace").strip() if mark.is_file() else ""
+
+
+def _say(mark: Path, words: str) -> None:
+    """In its place whole: whoever ends in between leaves what was there."""
+    temporary = mark.with_name(f"{mark.name}.{os.getpid()}")
+    temporary.write_text(words)
+    temporary.replace(mark)

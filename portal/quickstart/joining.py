@@ -14,7 +14,7 @@ import base64
 import hashlib
 import json
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +29,8 @@ from django.utils import timezone
 from kubernetes import client, config
 
 from audit.recorder import Actor
+from kube.authentication.kubeconfig import read_kubeconfig
+from kube.authentication.pki import load_certificates
 from tenants.clusters.encryption import DecryptionError, decrypt, encrypt
 from tenants.clusters.selfcheck import GATEWAY
 from tenants.models import Cluster
@@ -54,11 +56,7 @@ def cluster_join(*, name: str, client_url: str = "", approve: bool = False, pati
     Raises ``NotJoined``, and what registering raises.
     """
     known = Cluster.objects.filter(name=name).first()
-    if (
-        known is not None
-        and known.credential_expires_at
-        and known.credential_expires_at > timezone.now() + _RENEW_BEFORE
-    ):
+    if known is not None and known.credential_expires_at and _holds(known, known.credential_expires_at):
         return f"{name} is registered; its credential holds until {known.credential_expires_at:%Y-%m-%d}."
     configuration = _inside()
     with client.ApiClient(configuration) as connection:
@@ -75,6 +73,22 @@ def cluster_join(*, name: str, client_url: str = "", approve: bool = False, pati
     cache.delete(_place(name))
     wrong = cluster_check(actor=_ACTOR, name=name)
     return f"{name} {done}; " + (f"the check says: {wrong}" if wrong else "the check found nothing wrong.")
+
+
+def _holds(cluster: Cluster, ends: datetime) -> bool:
+    """Whether more is left than is waited for: of a certificate that the cluster has made short, half of its life."""
+    left = ends - timezone.now()
+    return left > _RENEW_BEFORE or left > _life(cluster) / 2
+
+
+def _life(cluster: Cluster) -> timedelta:
+    """How long the credential's certificate holds in all; as long as one is asked for, where nobody can read it."""
+    try:
+        credential = read_kubeconfig(decrypt(cluster.sealed_credential or b"")).client_certificate
+        certificate, *_ = load_certificates(credential)
+    except (DecryptionError, ValueError):
+        return _LIFETIME
+    return certificate.not_valid_after_utc - certificate.not_valid_before_utc
 
 
 def _inside() -> Any:
@@ -101,7 +115,7 @@ def _certificate(api: Any, *, cluster: str, approve: bool, patience: float) -> t
 
 
 def _pending(api: Any, cluster: str) -> tuple[str, bytes] | None:
-    """The request that an earlier run has made and its key, while the cluster has it."""
+    """The request that an earlier run has made and its key, while the cluster has it and a sealing key opens it."""
     sealed: bytes | None = cache.get(_place(cluster))
     if sealed is None:
         return None

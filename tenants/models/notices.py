@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from urllib.parse import urlsplit
 
 from django.db import models
 from django.utils import timezone
@@ -98,7 +99,8 @@ class Webhook(models.Model):
         constraints = [models.CheckConstraint(condition=models.Q(url__startswith="https://"), name="webhook_https")]
 
     def __str__(self) -> str:
-        return self.url
+        # The rest of the address is often the receiver's secret.
+        return f"{self.pk} to {urlsplit(self.url).hostname} of {self.tenant_id or 'the platform'}"
 
 
 class DeliveryState(models.TextChoices):

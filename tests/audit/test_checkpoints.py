@@ -384,6 +384,52 @@ def test_a_sink_that_was_away_gets_every_checkpoint_in_order(files: Path, settin
 
 
 @pytest.mark.django_db
+def test_the_release_before_reads_how_far_it_was_sent_and_no_crash_stops_it(files: Path, settings: Any):
+    """Whatever the release before or the end of a process has left of the marks: nothing is missing that follows."""
+    file, number = files / "checkpoints.jsonl", files / "checkpoints.jsonl.sent"
+    with sink([200]) as (url, taken):
+        settings.AUDIT_CHECKPOINTS_URL, settings.AUDIT_CHECKPOINTS_TOKEN = url, ""
+
+        def sent_by(written: int = 0) -> list[bytes]:
+            taken.clear()
+            for _ in range(written):
+                write("acme", 1)
+                checkpoint_write(now=NOW)
+            checkpoint_write(now=NOW)
+            assert int(number.read_text()) == len(file.read_bytes().splitlines())
+            return [body for body, _ in taken]
+
+        sent_by(4)
+        (digest,) = set(files.glob("checkpoints.jsonl.sent?*"))
+        lines = file.read_bytes().splitlines()
+        known = [digest_of(line) for line in lines]
+        first, last = known[0], known[-1]
+        for begin, marks in {
+            2: [("2", known[1]), ("2", first), ("2", last), ("2", None), ("2", ""), ("2\n", f"{known[1]}\n")],
+            4: [("4", last), ("4", first), ("4", None)],
+            0: [
+                *((odd, each) for odd in ("", " ", "x", "-1", "1.5", "2 of", None) for each in (first, last, "", None)),
+                ("2", "of another file"),
+            ],
+        }.items():
+            for contents in marks:
+                for mark, content in zip((number, digest), contents, strict=True):
+                    mark.unlink(missing_ok=True)
+                    if content is not None:
+                        mark.write_text(content)
+                assert sent_by() == lines[begin:], contents
+        number.write_bytes(b"\xff\x00")
+        assert sent_by() == lines
+        # Begun anew: shorter, as long, and longer than what was sent of the one before.
+        for length in (1, 4, 9):
+            kept = file.rename(files / f"kept-{length}")
+            sent = sent_by(length)
+            assert sent == file.read_bytes().splitlines()
+            assert not set(sent) & set(kept.read_bytes().splitlines())
+    assert {each.name for each in files.iterdir() if "sent" in each.name} == {number.name, digest.name}
+
+
+@pytest.mark.django_db
 def test_what_two_workers_send_to_one_place_proves_what_each_has_signed(files: Path, settings: Any):
     """Each has a volume of its own, and one of them begins its file anew; a line that was taken out shows."""
     with sink([200]) as (url, taken):

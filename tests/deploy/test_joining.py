@@ -34,11 +34,16 @@ ACCOUNT = "system:serviceaccount:tenantry:tenantry-joincluster"
 
 @pytest.fixture
 def inside(
-    kube_apiserver: KubeApiserver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any
+    kube_apiserver: KubeApiserver,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Any,
+    request: pytest.FixtureRequest,
 ) -> Iterator[KubeApiserver]:
-    """As in a Pod of the chart's service account; the cluster's own signer signs what was approved."""
+    """As in a Pod of the chart's service account; the cluster's own signer signs what was approved, for a year at most."""
     settings.SEALING_KEYS = [Fernet.generate_key().decode()]
     cache.delete("portal:joining:local")
+    kube_apiserver.kubectl("delete", "csr", "--all")
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tenantry"}}
     objects = [namespace, *(each for each in flat({"": rendered({"joinCluster": {"enabled": True}})["joincluster"]}))]
     applied = kube_apiserver.kubectl(
@@ -59,6 +64,7 @@ def inside(
             *(f"--{name}kubeconfig={admin}" for name in ("", "authentication-", "authorization-")),
             f"--cluster-signing-cert-file={kube_apiserver.folder / 'ca.pem'}",
             f"--cluster-signing-key-file={kube_apiserver.folder / 'ca.key'}",
+            f"--cluster-signing-duration={getattr(request, 'param', '8760h')}",
             "--controllers=certificatesigningrequest-signing-controller",
             "--leader-elect=false",
             f"--secure-port={free_port()}",
@@ -123,6 +129,18 @@ def test_it_asks_and_the_owner_approves_and_the_credential_is_renewed_in_time(in
     assert {name: getattr(kept, name) for name in said} == said
 
 
+@pytest.mark.parametrize("inside", ["240h"], indirect=True)
+def test_a_certificate_that_the_cluster_makes_short_is_renewed_after_half_of_its_life(inside: KubeApiserver) -> None:
+    owner = approver(inside, set())
+    assert "local is registered" in join()
+    owner.join()
+    Cluster.objects.update(credential_expires_at=timezone.now() + timedelta(days=6))
+    assert "holds until" in join()
+    Cluster.objects.update(credential_expires_at=timezone.now() + timedelta(days=4))
+    with pytest.raises(CommandError, match="Nobody has approved"):
+        join("--patience=0")
+
+
 def test_an_approval_of_the_next_morning_is_one(inside: KubeApiserver, settings: Any) -> None:
     """The request that was named is gone on with, at first and with each renewal, and nothing else is asked meanwhile."""
     for said in ("local is registered", "has a new credential"):
@@ -152,7 +170,17 @@ def test_an_approval_of_the_next_morning_is_one(inside: KubeApiserver, settings:
         join()
     with pytest.raises(CommandError, match="Nobody"):
         join("--patience=0")
-    assert len(set(requests(inside)) - before - {name, denied}) == 1
+    (waiting,) = set(requests(inside)) - before - {name, denied}
+    # Its key goes by the sealing keys: the older ones open it until they are let go of, and then another one is asked for.
+    settings.SEALING_KEYS = [Fernet.generate_key().decode(), *settings.SEALING_KEYS]
+    with pytest.raises(CommandError, match=waiting):
+        join("--patience=0")
+    settings.SEALING_KEYS = settings.SEALING_KEYS[:1]
+    with pytest.raises(CommandError, match="Nobody"):
+        join("--patience=0")
+    (another,) = set(requests(inside)) - before - {name, denied, waiting}
+    inside.kubectl("certificate", "approve", another)
+    assert "has a new credential" in join()
 
 
 def everything_in_redis(url: str) -> list[bytes]:

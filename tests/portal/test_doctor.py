@@ -24,6 +24,7 @@ from django.utils import timezone
 from audit.actions import Action
 from audit.checkpoints import private_keys
 from audit.publishing import checkpoint_write
+from audit.recorder import Actor
 from gateway.http.certificates import prepare
 from gateway.options import Options
 from kube.authentication import pki
@@ -31,6 +32,7 @@ from portal.scheduling import Lease
 from portal.tasks import pulse
 from tenants.clusters import encryption
 from tenants.models import Cluster, Operation, OperationState, Phase, Workspace
+from tenants.services.notices import webhook_create
 from tenants.suspensions import lock_set
 from tests import factories
 from tests.databases import OWNER, ROOT, owning, url_of
@@ -170,6 +172,21 @@ def test_sealing_keys_that_open_nothing_or_only_just(settings: Any) -> None:
     named("sealing-keys", "failed", "no Fernet key")
     settings.SEALING_KEYS = []
     named("sealing-keys", "failed", "there is none")
+
+
+def test_an_address_that_opens_a_door_is_said_by_its_host_alone(settings: Any) -> None:
+    """Of chats' webhooks the path is all that one needs to speak there."""
+    factories.tenant("acme")
+    operator, url = Actor(name="system:test", operator=True), "https://hooks.example.org/T0/s3cret?k=s3cret"
+    names = []
+    for tenant, of in (("acme", "acme"), ("", "the platform")):
+        made = webhook_create(actor=operator, tenant=tenant, url=url, kinds=[], now=timezone.now()).webhook
+        names.append(f"webhook {made.pk} to hooks.example.org of {of}")
+        assert "s3cret" not in repr(made)
+    settings.SEALING_KEYS = [Fernet.generate_key().decode(), *settings.SEALING_KEYS]
+    for state in ("warning", "failed"):
+        assert "s3cret" not in str(named("sealing-keys", state, *names))
+        settings.SEALING_KEYS = settings.SEALING_KEYS[:1]
 
 
 def test_a_clock_that_went_elsewhere() -> None:
