@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any, Final
 from uuid import uuid4
 
@@ -17,7 +18,7 @@ from kube.quota.tenantquotas import NAME, TENANT_QUOTAS
 from kube.requests.ratelimits import Limits
 from kube.requests.tokenbuckets import TokenBucket
 from kube.validation.listlimits import BOUNDS
-from store.types import Create, Delete, Key
+from store.types import Create, Delete, Key, PreconditionFailed
 from tenants.clusters.objects import CLUSTER_LABEL, WORKSPACE_LABEL
 from tests.gateway.loopturns import LoopTurns
 from tests.gateway.overloading import JSON, Expensive, ask, corpus, pod, runtime
@@ -53,10 +54,20 @@ async def namespaces(runtime: Runtime) -> AsyncIterator[tuple[str, str]]:
         made.append(tenant)
     yield made[0], made[1]
     for tenant in made:
-        key = Key(f"root:{tenant}", "", "namespaces", "", tenant)
-        stored = await runtime.store.get(key)
-        assert stored is not None
-        await runtime.store.commit(Delete(key, stored.revision, orjson.loads(stored.data)))
+        space = f"root:{tenant}"
+        for key in (
+            Key(space, "", "namespaces", "", tenant),
+            Key(space, *TENANT_QUOTAS, "", NAME),
+            Key("root", "", "tenants", "", tenant),
+        ):
+            await gone(runtime, key)
+
+
+async def gone(runtime: Runtime, key: Key) -> None:
+    """Take it away, whoever else writes to it meanwhile."""
+    while (stored := await runtime.store.get(key)) is not None:
+        with suppress(PreconditionFailed):
+            await runtime.store.commit(Delete(key, stored.revision, orjson.loads(stored.data)))
 
 
 async def review(runtime: Runtime, namespace: str, body: dict[str, Any], **more: Any) -> Response:
