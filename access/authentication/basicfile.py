@@ -11,7 +11,7 @@ from pathlib import Path
 from access.authentication.base import Credentials, Refused
 from access.authentication.digests import CREDENTIAL_MAX, Digests, header_bytes
 from access.authentication.tokenfile import principal_of, report_defaults
-from access.guesses import Guesses
+from access.passwordattempts import PasswordAttempts
 from access.reloading import ReloadedFile
 from kube.authentication import authfiles
 from kube.authentication.identity import Principal
@@ -30,7 +30,7 @@ class BasicFileAuthenticator:
     def __init__(self, path: Path, digests: Digests | None = None) -> None:
         self._path = path
         self._digests = digests or Digests()
-        self._guesses = Guesses()
+        self._attempts = PasswordAttempts()
         self._file = ReloadedFile(path, self._parse, secret=True)
 
     async def authenticate(self, credentials: Credentials, *, now: float) -> Principal | None:
@@ -43,14 +43,14 @@ class BasicFileAuthenticator:
             return None
         user, password = _decode(encoded)
         users = await self._file.current(now)
-        # As long as one name may be, so is what remembers it, were it not for this.
+        # Of a name only its digest is kept: one may be as long as a header.
         key = self._digests.of(user)
-        self._guesses.require_room(credentials.address, key, now)
+        self._attempts.require_room(credentials.address, key, now)
         principal = self._digests.find(users, user, password)
         if principal is None:
-            self._guesses.wrong(credentials.address, key, now)
+            self._attempts.failed(credentials.address, key, now)
             raise Refused("unknown user or wrong password")
-        self._guesses.right(credentials.address, key)
+        self._attempts.succeeded(credentials.address, key)
         return principal
 
     async def follow(self, on_change: Callable[[], None]) -> None:

@@ -25,7 +25,7 @@ from gateway.handlers import (
 )
 from gateway.handlers.placednamespaces import forwarding
 from gateway.handlers.webhooks import serving as webhooks
-from gateway.http import indentation, websockets
+from gateway.http import indentation, origins, websockets
 from gateway.http.errors import render
 from gateway.http.messages import COST_VALUES, Request, Response, Stream, TooHeavy
 from gateway.http.negotiation import require_acceptable, warning_headers
@@ -99,7 +99,7 @@ def _charge(runtime: Runtime, principal: Principal, info: RequestInfo, cost: int
 def _handle(runtime: Runtime, request: Request, recheck: Recheck) -> Awaitable[Response | Stream]:
     info = request.info
     if info.method not in _SAFE or info.is_proxied or websockets.is_wanted(request):
-        websockets.require_own_page(request)
+        origins.require_own_page(request)
     if info.is_resource:
         if is_for_cluster(info) and not runtime.placements.is_kept(info.cluster, info.namespace):
             return _where_it_is(runtime, request, recheck)

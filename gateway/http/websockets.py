@@ -11,12 +11,11 @@ import hashlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Final
-from urllib.parse import urlsplit
 
 import orjson
 
 from gateway.http.messages import ClientLeft, Headers, Request, Stream
-from kube.requests.status import BadRequest, Forbidden, StatusError
+from kube.requests.status import BadRequest, StatusError
 
 PROTOCOLS: Final = b"sec-websocket-protocol"
 
@@ -46,9 +45,6 @@ _REASON_MAX: Final = _CONTROL_MAX - 2
 _FRAMES_MAX: Final = 64
 """Frames of one piece that are looked at: each takes a turn of a loop, and a watch's client has nothing to say."""
 
-_UNASKED: Final = frozenset({"x509", "basic-file"})
-"""What browsers show to a host whoever's page sends them there."""
-
 _LEFT_OUT: Final = " … ".encode()
 _ERROR: Final = b'{"type":"ERROR"'
 
@@ -58,21 +54,6 @@ def is_wanted(request: Request) -> bool:
     return request.headers.get(b"upgrade", b"").lower() == b"websocket" and any(
         name == b"connection" and b"upgrade" in value.lower() for name, value in request.raw_headers
     )
-
-
-def require_own_page(request: Request) -> None:
-    """Raise ``Forbidden`` for a page of another host whose browser shows its user's certificate, or password.
-
-    For what such a page may do unasked: read and write to a WebSocket, and send what changes something, whose answer it
-    cannot read. Behind a proxy on the way (``kubectl proxy``) the browser itself says that the page is of the same host.
-    """
-    origin = request.headers.get(b"origin", b"")
-    if request.headers.get(b"sec-fetch-site") == b"same-origin":
-        return
-    if origin and request.principal.authenticator in _UNASKED and _host_of(origin) != request.headers.get(b"host"):
-        raise Forbidden(
-            "what a page of another host asks for needs a token: a browser shows a certificate or password to whatever any page opens"
-        )
 
 
 def handshake(request: Request) -> Headers:
@@ -251,10 +232,3 @@ def _reason(message: str) -> bytes:
 def _whole(text: bytes) -> bytes:
     """Without the characters that a cut has left halves of."""
     return text.decode(errors="ignore").encode()
-
-
-def _host_of(origin: bytes) -> bytes:
-    try:
-        return urlsplit(origin).netloc
-    except ValueError:
-        return b""

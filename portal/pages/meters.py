@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Final
 
 from kube.quota.quantities import InvalidQuantity, Quantity, parse_quantity
-from portal.remembering import remembered
+from portal.caching import cached
 from tenants.clusters import objects
 from tenants.clusters.client import ClusterUnusable, Outcome, client_for
 from tenants.models import Workspace
@@ -71,7 +71,7 @@ _REMEMBERED: Final = 10
 
 def quota_used(workspace: Workspace) -> Mapping[str, str] | None:
     """What the cluster counts as used by the workspace's quota, or ``None`` when it cannot be asked."""
-    return remembered(f"portal:quota:{workspace.pk}", _REMEMBERED, lambda: _counted(workspace))
+    return cached(f"portal:quota:{workspace.pk}", _REMEMBERED, lambda: _counted(workspace))
 
 
 def limits_of(

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from audit import selectors
 from kube.quota.charges import Bill
-from portal.remembering import remembered
+from portal.caching import cached
 from tenants.models import Cluster, Tenant
 from tenants.selectors import latencies_of
 from tenants.usage import requests_by_day
@@ -74,7 +74,7 @@ def requests_plot(now: datetime, *, tenant: str = "") -> Plot:
     began = selectors.chain_began(tenant) if tenant else None
     since = max(slots[0], began) if began else slots[0]
     key = f"portal:requests:{tenant}:{since.timestamp()}:{hour:%d%H}"
-    counted = remembered(key, _REMEMBERED, lambda: selectors.requests_by_hour(since, tenant=tenant))
+    counted = cached(key, _REMEMBERED, lambda: selectors.requests_by_hour(since, tenant=tenant))
     return _plot(slots, counted, "%H:%M UTC", "allowed", "refused")
 
 
@@ -90,7 +90,7 @@ def events_plot(now: datetime, workspace_id: UUID) -> Plot:
     day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     slots = [day - timedelta(days=ago) for ago in reversed(range(14))]
     key = f"portal:events:{workspace_id}"
-    counted = remembered(key, _REMEMBERED, lambda: selectors.events_by_day(workspace_id, slots[0]))
+    counted = cached(key, _REMEMBERED, lambda: selectors.events_by_day(workspace_id, slots[0]))
     return _plot(slots, counted, "%d %b", "done", "denied or failed")
 
 

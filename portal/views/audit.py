@@ -29,11 +29,11 @@ from portal.access.auditlog import (
 )
 from portal.access.explanation import traced_request
 from portal.admin.places import console_of
+from portal.caching import cached
 from portal.http.actors import actor_of
 from portal.pages import labels
 from portal.pages.forms import ApiRequestForm, AuditForm
 from portal.pages.lists import filters_of, pager
-from portal.remembering import remembered
 from portal.views.actions import form_status
 from tenants import selectors
 
@@ -192,7 +192,7 @@ def _midnight_after(day: date | None) -> datetime | None:
 
 
 def _remembered_status(chain: str) -> dict[str, str]:
-    return remembered(f"portal:chain:{chain}", _VERIFIED_FOR, lambda: _chain_status(chain))
+    return cached(f"portal:chain:{chain}", _VERIFIED_FOR, lambda: _chain_status(chain))
 
 
 def _chain_status(chain: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from access.guesses import ADDRESS, KNOWN
+from access.passwordattempts import ADDRESS, KNOWN
 from tests.gateway.callers import Answer, Caller, config_map
 from tests.gateway.conftest import Server, running, tenant_named
 

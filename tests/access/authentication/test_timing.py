@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from access import guesses
+from access import passwordattempts
 from access.authentication.base import Authenticator, Credentials, Refused
 from access.authentication.basicfile import BasicFileAuthenticator
 from access.authentication.tokenfile import TokenFileAuthenticator
@@ -105,7 +105,7 @@ def test_wrong_secrets_take_the_same_time(
 ) -> None:
     """FILE-11. A true difference shows every time, a machine's hiccup does not: it has three tries."""
     for bucket in ("ADDRESS", "USER"):
-        monkeypatch.setattr(guesses, bucket, TokenBucket(qps=1, burst=10**9))
+        monkeypatch.setattr(passwordattempts, bucket, TokenBucket(qps=1, burst=10**9))
     path = tmp_path / "users.csv"
     others = "".join(f"secret-{number:026},user{number},{number},,,t1\n" for number in range(1000))
     path.write_text(f"{SECRET},admin,1,dev,,t1\n{others}")

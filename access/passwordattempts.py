@@ -38,7 +38,7 @@ class _Counts:
         """The seconds until one more may be wrong; 0 when it may now."""
         return self._bucket.wait(self._bucket.tokens(self._levels.get(key), now))
 
-    def wrong(self, key: tuple[str, bytes], now: float) -> None:
+    def failed(self, key: tuple[str, bytes], now: float) -> None:
         """One was."""
         level = self._levels.pop(key, None)
         self._levels[key] = self._bucket.take(self._bucket.tokens(level, now), 1, now)
@@ -46,7 +46,7 @@ class _Counts:
             self._levels.popitem(last=False)
 
 
-class Guesses:
+class PasswordAttempts:
     """What has been said of users in vain. Use it in one event loop, without waiting between ``require_room`` and the rest."""
 
     def __init__(self) -> None:
@@ -59,12 +59,12 @@ class Guesses:
         if wait > 0:
             raise TooManyRequests(_REFUSED, retry_after=math.ceil(wait))
 
-    def wrong(self, address: str, user: bytes, now: float) -> None:
+    def failed(self, address: str, user: bytes, now: float) -> None:
         """The password was."""
         for counts, key in self._concerned(address, user):
-            counts.wrong(key, now)
+            counts.failed(key, now)
 
-    def right(self, address: str, user: bytes) -> None:
+    def succeeded(self, address: str, user: bytes) -> None:
         """The password was."""
         key = network_of(address), user
         self._known[key] = None

@@ -12,7 +12,7 @@ from django.core.cache import cache
 _T = TypeVar("_T")
 
 
-def remembered(key: str, seconds: int, find: Callable[[], _T]) -> _T:
+def cached(key: str, seconds: int, find: Callable[[], _T]) -> _T:
     """What ``find`` says, or has said within the last ``seconds``. ``None`` is asked again."""
     try:
         known: _T | None = cache.get(key)
