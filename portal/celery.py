@@ -30,7 +30,7 @@ app.conf.beat_schedule = {
     "probes": {"task": "tenants.clusters_probe", "schedule": 30.0},
     "lapses": {"task": "tenants.lapses_sweep", "schedule": 5.0},
     "notices": {"task": "portal.notices_send", "schedule": 5.0},
-    "pulse": {"task": "portal.pulse", "schedule": 10.0},
+    "heartbeat": {"task": "portal.heartbeat", "schedule": 10.0},
     "recordings": {"task": "tenants.recordings_sweep", "schedule": 60.0},
     "endings": {"task": "tenants.tenants_end", "schedule": 5.0},
     "credentials": {"task": "access.credentials_expire", "schedule": 30.0},

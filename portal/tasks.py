@@ -8,7 +8,7 @@ from typing import Any, Final
 from celery import shared_task
 from django.utils import timezone
 
-from portal import pulse as pulses
+from portal import heartbeat as heartbeats
 from portal.notices import sending
 from portal.signin import refusals, resets, sessions
 
@@ -45,7 +45,7 @@ def notices_send() -> None:
     sending.notices_send(now=timezone.now())
 
 
-@shared_task(name="portal.pulse", ignore_result=True)
-def pulse() -> None:
+@shared_task(name="portal.heartbeat", ignore_result=True)
+def heartbeat() -> None:
     """Say that beat wakes workers, and that they come to it."""
-    pulses.pulse_give()
+    heartbeats.heartbeat_record()

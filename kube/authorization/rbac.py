@@ -208,7 +208,7 @@ def allowed(binding: Binding, subject: Subject) -> Decision:
     return Decision(Verdict.ALLOW, STEP, reason=f"RBAC: allowed by {rule}", rule=rule)
 
 
-def silence(missing: Iterable[Binding]) -> Decision:
+def no_opinion(missing: Iterable[Binding]) -> Decision:
     """No opinion, with the roles that bindings of the principal's refer to and that are not there, as Kubernetes names them."""
     texts = [
         f'{kind.lower()}.{GROUP} "{name[:_SHOWN_MAX]}" not found'
@@ -393,4 +393,4 @@ def evaluate(
         for rule in rules or ():
             if counts(rule) and rule.allows(attributes):
                 return allowed(binding, subject)
-    return silence(missing)
+    return no_opinion(missing)

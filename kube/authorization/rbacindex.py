@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 from kube.authorization.choices import Choices
 from kube.authorization.decisions import Decision
-from kube.authorization.rbac import Attributes, Binding, Role, Rule, Subject, aggregate, allowed, choices_of, silence
+from kube.authorization.rbac import Attributes, Binding, Role, Rule, Subject, aggregate, allowed, choices_of, no_opinion
 from kube.requests.caches import Cache, CacheBudget, weight_of
 
 CACHE_BUDGET: Final = CacheBudget(128 * 1024 * 1024)
@@ -367,7 +367,7 @@ class PolicyIndex:
             if rules.rules:
                 held.append(rules)
                 decisions.append(allowed(grant.binding, grant.subject))
-        return (_rule_set(tuple(held)), silence(missing), *decisions)
+        return (_rule_set(tuple(held)), no_opinion(missing), *decisions)
 
     def remembered_rules(
         self, user: str, groups: tuple[str, ...], namespace: str, target: TargetTenant | None

@@ -16,7 +16,7 @@ from audit.models import AuditEntry
 from portal import celery_app
 from portal.backup.freshness import backups_standing
 from portal.doctor.findings import FAILED, Finding, elsewhere, failed, ok, warning
-from portal.pulse import pulse_age
+from portal.heartbeat import heartbeat_age
 from portal.scheduling import LEASE
 from tenants.clusters.selfcheck import EXPIRES_SOON
 from tenants.models import Cluster, Operation, OperationState, Phase, Status, Workspace
@@ -50,7 +50,7 @@ def cache() -> Iterator[Finding]:
 def workers() -> Iterator[Finding]:
     """A worker answers, and a beat wakes them."""
     answers = celery_app.control.ping(timeout=_ANSWER_SECONDS)
-    woken = timedelta(seconds=pulse_age())
+    woken = timedelta(seconds=heartbeat_age())
     if answers:
         yield ok("workers", f"{len(answers)} answer")
     else:

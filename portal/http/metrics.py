@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 from audit import tracing
 from portal.backup.freshness import Standing, backups_standing
 from portal.database.scopes import everything
-from portal.pulse import LONGEST, pulse_age
+from portal.heartbeat import LONGEST, heartbeat_age
 from tenants.models import Cluster, Operation, OperationState
 
 _REQUESTS: Final = Counter(
@@ -141,7 +141,7 @@ class Wakeups(Collector):
         """One question; no answer is a figure as well."""
         age: float | None = None
         with suppress(redis.RedisError):
-            age = pulse_age()
+            age = heartbeat_age()
         yield GaugeMetricFamily("tenantry_redis_up", "Whether Redis answers this portal", value=int(age is not None))
         wakeup = GaugeMetricFamily(
             "tenantry_wakeup_age_seconds",

@@ -29,7 +29,7 @@ from gateway.http.certificates import prepare
 from gateway.options import Options
 from kube.authentication import pki
 from portal.scheduling import Lease
-from portal.tasks import pulse
+from portal.tasks import heartbeat
 from tenants.clusters import encryption
 from tenants.models import Cluster, Operation, OperationState, Phase, Workspace
 from tenants.services.notices import webhook_create
@@ -248,13 +248,13 @@ def test_a_beat_that_wakes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """It holds the lease, workers answer, and nobody is woken: no other one takes over."""
     monkeypatch.setattr("portal.celery_app.control.ping", lambda **_: [{"worker": {"ok": "pong"}}])
     with redis.Redis.from_url(django_settings.REDIS_URL) as client:
-        client.delete("tenantry:pulse")
+        client.delete("tenantry:heartbeat")
         named("beat", "warning", "holds the lease", "nobody was woken for 60 minutes")
-        pulse()
+        heartbeat()
         named("beat", "ok", "holds the lease")
-        client.expire("tenantry:pulse", 3600 - 17 * 60)
+        client.expire("tenantry:heartbeat", 3600 - 17 * 60)
         named("beat", "warning", "for 17 minutes")
-        client.delete("tenantry:pulse")
+        client.delete("tenantry:heartbeat")
 
 
 def test_work_that_waits_and_work_that_was_in_vain() -> None:

@@ -254,7 +254,7 @@ def test_a_worker_whose_clock_is_ahead_does_what_beat_wakes_it_for(house: House)
 
     def beats() -> bool:
         with redis.Redis(port=house.redis_port) as client:
-            return bool(client.exists("tenantry:pulse"))
+            return bool(client.exists("tenantry:heartbeat"))
 
     assert eventually(beats, within=300), (house.folder / "part.log").read_text()
 

@@ -9,16 +9,16 @@ from django.conf import settings
 
 LONGEST: Final = 3600
 """Seconds; what is longer ago is told as this."""
-_KEY: Final = "tenantry:pulse"
+_KEY: Final = "tenantry:heartbeat"
 
 
-def pulse_give() -> None:
+def heartbeat_record() -> None:
     """Say that somebody works. Raises ``redis.RedisError``."""
     with _client() as client:
         client.set(_KEY, 1, ex=LONGEST)
 
 
-def pulse_age() -> float:
+def heartbeat_age() -> float:
     """Seconds since somebody said so, ``LONGEST`` at most. Raises ``redis.RedisError``."""
     with _client() as client:
         left: Any = client.pttl(_KEY)
