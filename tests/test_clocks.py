@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -47,6 +48,22 @@ def test_a_hurry_is_seen_whatever_it_is_called(text: str) -> None:
     tree = ast.parse(text)
     ((_, seconds),) = _limits([tree])[tree]
     assert seconds < SECONDS_LEAST
+
+
+NARROWED = ("datname", "application_name", "'SyncRep'", "pid = {")
+SERVER_WIDE = re.compile(r"FROM (?:pg_locks|pg_stat_activity)")
+
+
+def test_no_look_at_a_server_takes_a_neighbour_s_connections_for_its_own() -> None:
+    """What a PostgreSQL has of all its databases is narrowed to one, or to an application that only the test has."""
+    assert [
+        f"{path.relative_to(ROOT)}:{text.count(chr(10), 0, look.start()) + 1}"
+        for folder in ("tests", "bench")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for text in [path.read_text(encoding="utf-8")]
+        for look in SERVER_WIDE.finditer(text)
+        if path != Path(__file__) and not any(word in text[look.start() : look.start() + 240] for word in NARROWED)
+    ] == []
 
 
 WAITING = {"asyncio.timeout", "asyncio.wait_for"}

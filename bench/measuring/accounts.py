@@ -28,8 +28,10 @@ WHERE c.relkind IN ('r', 'p') AND c.relnamespace = 'public'::regnamespace
 GROUP BY 1
 """
 _CONNECTIONS: Final = """
-SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()
+SELECT count(*) FROM pg_stat_activity
+WHERE backend_type = 'client backend' AND datname = current_database() AND pid <> pg_backend_pid()
 """
+"""To the product's database alone: the server may have others."""
 
 
 @dataclass(slots=True)
