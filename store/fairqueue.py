@@ -73,8 +73,10 @@ class FairQueue:
                 for owner in self._due.keys() - lines.keys():
                     lines[owner] = asyncio.create_task(self._run_tenant(owner))
                 woken = asyncio.create_task(self._wake.wait())
-                await asyncio.wait({woken, *lines.values()}, timeout=every, return_when=asyncio.FIRST_COMPLETED)
-                woken.cancel()
+                try:
+                    await asyncio.wait({woken, *lines.values()}, timeout=every, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    woken.cancel()
                 for owner, line in list(lines.items()):
                     if line.done():
                         del lines[owner]

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from time import monotonic
 from typing import Final
 
@@ -16,6 +15,9 @@ RESTART_SECONDS: Final = 0.1
 """The wait before the first restart; it doubles up to ``RESTART_SECONDS_MAX`` while a task ends again soon."""
 
 RESTART_SECONDS_MAX: Final = 5.0
+
+CANCEL_SECONDS: Final = 5.0
+"""How long work that was cancelled may take for its end before it is cancelled once more."""
 
 restarts: Counter[str] = Counter()
 """How often each task of this process has ended and was started again, for ``/metrics``."""
@@ -40,28 +42,36 @@ class Supervised:
             self._running.cancel()
 
     async def stop(self) -> None:
-        """Cancel the task and wait until it has ended; it is not begun again."""
+        """Cancel the task and wait until it and its work have ended; it is not begun again."""
         if self._task is not None:
             self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait((self._task,))
 
     async def _run(self) -> None:
         delay = RESTART_SECONDS
         while True:
             begun = monotonic()
-            self._running = asyncio.ensure_future(self._work())
+            self._running = running = asyncio.ensure_future(self._work())
             try:
-                await asyncio.wait((self._running,))
-            finally:
-                # The end of this task is the end of the work.
-                self._running.cancel()
-            if self._running.cancelled():
+                await asyncio.wait((running,))
+            except asyncio.CancelledError:
+                await self._ended(running)
+                raise
+            if running.cancelled():
                 continue
-            error = self._running.exception()
+            error = running.exception()
             restarts[self.name] += 1
             logger.error("the task %s has ended and begins anew", self.name, exc_info=error)
             if monotonic() - begun > RESTART_SECONDS_MAX:
                 delay = RESTART_SECONDS
             await asyncio.sleep(delay)
             delay = min(delay * 2, RESTART_SECONDS_MAX)
+
+    async def _ended(self, running: asyncio.Future[object]) -> None:
+        """Cancel the work and wait for its end: what comes after it may take its place."""
+        while not running.done():
+            # Whoever waits for something that has just come does not notice that it is cancelled (``asyncio.wait_for``).
+            running.cancel()
+            await asyncio.wait((running,), timeout=CANCEL_SECONDS)
+        if not running.cancelled() and (error := running.exception()) is not None:
+            logger.error("the task %s has failed while it ended", self.name, exc_info=error)

@@ -88,7 +88,7 @@ class _Listener:
         if self._feed is not None and not self._feed.done():
             self._feed.remove_done_callback(self._on_handed_on)
             self._feed.cancel()
-            await asyncio.wait((self._feed,))
+            await asyncio.gather(self._feed, return_exceptions=True)
         self._feed = None
 
     async def _hand_on(self, send: Callable[[bytes], Awaitable[None]]) -> None:

@@ -265,8 +265,7 @@ async def follow_each(
             await check_leadership()
             await asyncio.sleep(_EACH_SECONDS)
     finally:
-        for task in tasks.values():
-            await task.stop()
+        await asyncio.gather(*(task.stop() for task in tasks.values()))
 
 
 class ClusterQueues:
@@ -300,5 +299,4 @@ class ClusterQueues:
     async def stop(self) -> None:
         """End all, and forget what is due."""
         tasks, self._tasks, self._queues = self._tasks, {}, {}
-        for task in tasks.values():
-            await task.stop()
+        await asyncio.gather(*(task.stop() for task in tasks.values()))

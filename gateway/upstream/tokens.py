@@ -140,6 +140,9 @@ class WorkspaceTokens:
     def _ended(self, owner: _Owner, task: asyncio.Task[str]) -> None:
         if self._issuing.get(owner) is task:
             del self._issuing[owner]
+        if not task.cancelled():
+            # Whoever waits for it is told; who has gone meanwhile need not be.
+            task.exception()
 
     async def _issued(self, placement: Placement, cluster: Cluster, role: str, now: datetime) -> ClusterToken:
         return await self._threads.run(placement.cluster, partial(self._issue, placement, cluster, role, now))

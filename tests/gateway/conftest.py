@@ -107,8 +107,12 @@ def start(folder: Path, database: str, *flags: str) -> Server:
 
 
 def stop(server: Server) -> int:
+    """End it, as whoever looks after it does; no task of its may have been lost (asyncio says so)."""
     server.process.send_signal(signal.SIGTERM)
-    return server.process.wait(timeout=300)
+    ended = server.process.wait(timeout=300)
+    log = server.folder.parent / f"{server.folder.name}.log"
+    assert [line for line in log.read_text().splitlines() if " ERROR asyncio: " in line] == []
+    return ended
 
 
 @pytest.fixture(scope="session")

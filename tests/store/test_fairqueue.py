@@ -81,3 +81,16 @@ async def test_what_is_slow_holds_its_own_tenant_and_what_breaks_ends_the_work()
     go_on.set()
     with pytest.raises(ConnectionError):
         await work
+
+
+async def test_who_is_cancelled_leaves_no_task_behind() -> None:
+    queue = FairQueue(lambda _: idle())
+    for _ in range(3):
+        work = asyncio.create_task(queue.run(idle, every=5))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        work.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await work
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}

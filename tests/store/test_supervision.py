@@ -65,6 +65,65 @@ async def test_what_begins_anew_by_itself_is_no_failure_and_what_is_stopped_stay
     assert begun == 2
 
 
+async def test_what_is_stopped_has_put_everything_away_before_its_successor_begins() -> None:
+    """As a follower of a cluster does that is registered anew by the same name."""
+    kept: dict[str, int] = {}
+
+    async def follow(number: int) -> None:
+        kept["cluster"] = number
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(10):
+                await asyncio.sleep(0)
+            del kept["cluster"]
+
+    for number in range(3):
+        task = Supervised("test-successor", lambda number=number: follow(number))
+        task.start()
+        while "cluster" not in kept:
+            await asyncio.sleep(0)
+        assert kept == {"cluster": number}
+        await task.stop()
+        assert kept == {}
+
+
+async def test_work_that_does_not_notice_its_end_is_ended_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("store.supervision.CANCEL_SECONDS", 0.01)
+    missed = asyncio.Event()
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            missed.set()
+        await asyncio.Event().wait()
+
+    task = Supervised("test-missed", work)
+    task.start()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await task.stop()
+    assert missed.is_set()
+    assert [each for each in asyncio.all_tasks() if each is not asyncio.current_task()] == []
+
+
+async def test_an_error_at_the_end_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise KeyError("what was put away twice")
+
+    task = Supervised("test-error", work)
+    task.start()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await task.stop()
+    (record,) = caplog.records
+    assert "test-error" in record.getMessage()
+
+
 # Tasks that somebody waits for, or that end with what they are for: their errors reach whoever began them.
 AWAITED = {
     ("gateway/server/streaming.py", "on_came"),

@@ -147,7 +147,7 @@ class PlacedRights:
         finally:
             for task in work:
                 task.cancel()
-            await asyncio.wait(work)
+            await asyncio.gather(*work, return_exceptions=True)
 
     async def _watch(self, cluster: str, plural: str, seen: _Seen, since: str) -> None:
         events = read_events(self._clusters, cluster, _path(plural), since)
