@@ -54,7 +54,7 @@ NARROWED = ("datname", "application_name", "'SyncRep'", "pid = {")
 SERVER_WIDE = re.compile(r"FROM (?:pg_locks|pg_stat_activity)")
 
 
-def test_no_look_at_a_server_takes_a_neighbour_s_connections_for_its_own() -> None:
+def test_no_look_at_a_server_takes_a_neighbours_connections_for_its_own() -> None:
     """What a PostgreSQL has of all its databases is narrowed to one, or to an application that only the test has."""
     assert [
         f"{path.relative_to(ROOT)}:{text.count(chr(10), 0, look.start()) + 1}"
