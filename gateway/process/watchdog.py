@@ -17,6 +17,9 @@ HOLD_SECONDS: Final = 0.02
 TICK_SECONDS: Final = 0.01
 """The processor time between two looks: a hold is measured to this."""
 
+_AT_REST: Final = 0.02
+"""The part of its time that a loop with nothing to do takes at most."""
+
 _PLACES_MAX: Final = 100
 _FLOORS: Final = frozenset({"portal", "gateway", "access", "tenants", "store", "audit", "kube"})
 
@@ -31,6 +34,9 @@ class Watchdog:
        ticks look where the loop is meanwhile. A hold that ends before the second tick is counted as ``unknown``.
     2. Ticks are heard between two steps of the interpreter: those that come during one long step, a call of compiled code,
        are heard as one when it is over, and the caller is where the loop is then.
+    3. A tick comes late too where the machine was not looking when it was due, which busy machines are not for a while. So
+       while there is work the loop notes every ``TICK_SECONDS`` that it goes on, and what lies before that is no hold. Once
+       there is none it notes nothing more, or it would be woken for that.
     """
 
     def __init__(self) -> None:
@@ -42,6 +48,9 @@ class Watchdog:
         self._ticked = 0.0
         """The loop's processor time when a tick was heard last."""
         self._place = ""
+        self._turned = 0.0
+        """The loop's processor time when it was last known to go on."""
+        self._noting: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
@@ -50,6 +59,7 @@ class Watchdog:
             yield
             return
         self._loop, self._ticked = asyncio.get_running_loop(), time.thread_time()
+        self._turned = self._ticked
         before = signal.signal(signal.SIGPROF, self._tick)
         signal.siginterrupt(signal.SIGPROF, False)
         timer = signal.setitimer(signal.ITIMER_PROF, TICK_SECONDS, TICK_SECONDS)
@@ -58,6 +68,9 @@ class Watchdog:
         finally:
             signal.setitimer(signal.ITIMER_PROF, *timer)
             self._loop = None
+            if self._noting is not None:
+                self._noting.cancel()
+                self._noting = None
             if callable(before):
                 signal.signal(signal.SIGPROF, before)
             # Otherwise the handler stays: a tick that is on its way would end the process, or be complained of.
@@ -84,7 +97,7 @@ class Watchdog:
             loop.call_soon_threadsafe(self._beat)
         except Exception:  # noqa: BLE001 - whatever is interrupted here may be out of memory or too deep
             return
-        late = self._ticked - ticked - TICK_SECONDS
+        late = self._ticked - max(ticked, self._turned) - TICK_SECONDS
         self._asked, self._place = self._ticked, ""
         if late > HOLD_SECONDS:
             self._asked, self._place = self._ticked - late, _place(frame)
@@ -94,12 +107,20 @@ class Watchdog:
         asked, self._asked = self._asked, None
         if asked is None:
             return
+        if self._noting is None:
+            self._note()
         held, place = time.thread_time() - asked, self._place or "unknown"
         self.longest = max(self.longest, held)
         if held > HOLD_SECONDS:
             if place not in self.holds and len(self.holds) >= _PLACES_MAX:
                 place = "_other"
             self.holds[place] = self.holds.get(place, 0) + 1
+
+    def _note(self) -> None:
+        """In the loop, again and again while it has something to do."""
+        turned, self._turned = self._turned, time.thread_time()
+        worked = self._turned - turned > _AT_REST * TICK_SECONDS
+        self._noting = self._loop.call_later(TICK_SECONDS, self._note) if worked and self._loop is not None else None
 
 
 def _place(frame: FrameType | None) -> str:

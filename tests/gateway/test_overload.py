@@ -335,6 +335,21 @@ async def test_the_watchdog_lets_a_loop_sleep_that_has_nothing_to_do() -> None:
     assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
 
 
+async def _turns(seconds: float) -> int:
+    """Many steps of the loop that take so much of its processor time; how many seemed to be long.
+
+    A machine that lends its processor to others may count their time as this thread's.
+    """
+    longer, now = 0, time.thread_time()
+    ready = now + seconds
+    while now < ready:
+        before = now
+        await asyncio.sleep(0)
+        now = time.thread_time()
+        longer += now - before > HOLD_SECONDS
+    return longer
+
+
 async def test_one_long_step_of_compiled_code_is_a_hold() -> None:
     """In which no tick is heard; it is named by who made it. The loop is not held by one step after the other of its own."""
     watchdog = Watchdog()
@@ -343,16 +358,30 @@ async def test_one_long_step_of_compiled_code_is_a_hold() -> None:
             await asyncio.sleep(0)
             used = time.thread_time()
             _long_step(used)
-        # A machine that lends its processor to others may count their time as this thread's.
-        longer, now = 0, time.thread_time()
-        ready = now + 10 * HOLD_SECONDS
-        while now < ready:
-            before = now
-            await asyncio.sleep(0)
-            now = time.thread_time()
-            longer += now - before > HOLD_SECONDS
+        longer = await _turns(10 * HOLD_SECONDS)
     assert 3 <= sum(watchdog.holds.values()) <= 3 + longer
     assert watchdog.longest > HOLD_SECONDS
+
+
+class SeldomHeard(Watchdog):
+    """Of a machine that is busy with others: one tick in twenty comes at all, and late."""
+
+    ticks = 0
+
+    def _tick(self, number: int, frame: FrameType | None) -> None:
+        self.ticks += 1
+        if self.ticks % 20 == 0:
+            super()._tick(number, frame)
+
+
+async def test_a_tick_that_comes_late_is_no_hold_where_the_loop_goes_on() -> None:
+    """A busy machine lets nobody believe that requests hold the loop."""
+    watchdog = SeldomHeard()
+    async with watchdog.watching():
+        longer = 0
+        while watchdog.ticks < 100:
+            longer += await _turns(HOLD_SECONDS)
+    assert sum(watchdog.holds.values()) <= longer + 1, "before the first tick is heard nobody has noted anything"
 
 
 def _long_step(used: float) -> None:
