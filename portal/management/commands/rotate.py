@@ -6,13 +6,14 @@ from argparse import ArgumentParser
 from datetime import UTC, datetime
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from audit import commands
 from portal.rotation.files import CannotRotate
 from portal.rotation.keys import ROTATIONS, rotate
 
 
-class Command(BaseCommand):
+class Command(commands.Command):
     """Without a name it lists what there is."""
 
     help = "List the keys that can be rotated, or rotate one."
