@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from datetime import UTC, datetime
 from typing import Any
 
 from django.core.management.base import CommandError
 
 from audit import commands
+from gateway.http.certificates import made_at
 from portal.rotation.files import CannotRotate
 from portal.rotation.keys import ROTATIONS, rotate
 
@@ -54,4 +54,4 @@ class Command(commands.Command):
             return "in the environment"
         if not path.is_file():
             return f"{path}, not here"
-        return f"{path}, of {datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d}"
+        return f"{path}, of {made_at(path):%Y-%m-%d}"
