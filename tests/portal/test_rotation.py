@@ -28,9 +28,8 @@ from django.utils import timezone
 
 from audit.actions import Action
 from audit.checkpoints import private_keys
-from audit.models import AuditEntry, Outcome
-from audit.publishing import checkpoint_write
-from audit.recorder import Actor, record
+from audit.models import AuditEntry
+from audit.recorder import Actor
 from gateway.http.certificates import client_kubeconfig, prepare
 from gateway.options import Options
 from kube.authentication.pki import pem_blocks
@@ -294,40 +293,6 @@ def test_sessions_signed_by_either_key_are_known_to_both(
     client.get("/healthz")
     with pytest.raises(signing.BadSignature):
         signing.loads(before)
-
-
-@pytest.mark.django_db
-def test_checkpoints_go_on_under_another_key_and_either_reads_them_all(settings: Any, tmp_path: Path) -> None:
-    settings.AUDIT_CHECKPOINTS_FILE = tmp_path / "checkpoints.jsonl"
-    settings.AUDIT_CHECKPOINTS_KEY_FILE = tmp_path / "checkpoints.key"
-    settings.AUDIT_CHECKPOINTS_URL = ""
-    public, before = tmp_path / "checkpoints.key.pub", tmp_path / "before.pub"
-
-    def checkpoint() -> None:
-        factories.tenant()
-        record(Action.SIGN_IN, chain="acme", actor="somebody", outcome=Outcome.SUCCESS)
-        checkpoint_write(now=datetime(2026, 1, 1, tzinfo=UTC))
-
-    def verify(key: Path) -> str:
-        said = io.StringIO()
-        call_command(
-            "audit", "verify", "--checkpoints", str(tmp_path / "checkpoints.jsonl"), "--key", str(key), stdout=said
-        )
-        return said.getvalue()
-
-    checkpoint()
-    before.write_bytes(public.read_bytes())
-    call_command("rotate", "audit-checkpoint-key", "--spread", "0")
-    assert public.read_bytes() != before.read_bytes()
-    with pytest.raises(CommandError, match="was not handed over"):
-        call_command("rotate", "audit-checkpoint-key", "--finish")
-    checkpoint()
-    call_command("rotate", "audit-checkpoint-key", "--finish")
-    checkpoint()
-    for key in (before, public):
-        assert "4 checkpoints of" in verify(key)
-    assert (tmp_path / "checkpoints.key").read_bytes().count(b"BEGIN") == 1
-    assert (tmp_path / "checkpoints.key").stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.django_db

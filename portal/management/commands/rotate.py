@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
+from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -35,6 +36,14 @@ class Command(commands.Command):
             type=float,
             help="seconds between announcing and using it, until every part knows it (5; server-ca: two hours)",
         )
+        add(
+            "--checkpoints",
+            type=Path,
+            nargs="+",
+            default=(),
+            metavar="FILE",
+            help="for --finish of audit-checkpoint-key: the file of each worker, or its last line, where it is elsewhere",
+        )
         add("--revoke", action="store_true", help="what the key before has signed ends at once")
 
     def handle(self, **options: Any) -> None:
@@ -44,7 +53,13 @@ class Command(commands.Command):
                 self.stdout.write(f"{rotation.name}: {self._place(rotation.path())}")
             return
         try:
-            step = rotate(options["name"], step=options["step"], spread=options["spread"], revoke=options["revoke"])
+            step = rotate(
+                options["name"],
+                step=options["step"],
+                spread=options["spread"],
+                revoke=options["revoke"],
+                ends=options["checkpoints"],
+            )
         except CannotRotate as error:
             raise CommandError(str(error)) from None
         self.stdout.write(f"{options['name']}: done ({step}).")
