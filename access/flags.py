@@ -23,7 +23,7 @@ class FlagParser(ArgumentParser):
     """Reads flags that stand in a setting. Raises ``UnusableFlags`` where a command line would end the process."""
 
     def __init__(self) -> None:
-        super().__init__(add_help=False)
+        super().__init__(add_help=False, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
         """What argparse calls for flags that it cannot read."""

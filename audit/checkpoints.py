@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from audit.chain import GENESIS, ChainViolation
-from kube.authentication.pki import pem_blocks
+from kube.authentication.pki import pem_blocks, since_line
 
 Head = tuple[int, str]
 """A chain's last sequence, and that row's hash."""
@@ -328,7 +328,7 @@ def _make_key(file: Path) -> None:
     key = Ed25519PrivateKey.generate()
     temporary = file.with_name(f"{file.name}.{os.getpid()}")
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as handle:
-        handle.write(private_pem(key))
+        handle.write(private_pem(key) + since_line(datetime.now(UTC)))
         handle.flush()
         os.fsync(handle.fileno())
     # Whoever comes second takes the first one's key.

@@ -11,6 +11,7 @@ from django.utils import timezone
 from portal import heartbeat as heartbeats
 from portal.notices import sending
 from portal.signin import refusals, resets, sessions
+from tenants.operationqueue import database_now
 
 _LINKING: Final = threading.Lock()
 """One thread of a process sends links: whoever asks for many must not hold the others with a mail server that is slow."""
@@ -41,8 +42,8 @@ def password_link_ask(self: Any, email: str) -> None:
 
 @shared_task(name="portal.notices_send", ignore_result=True)
 def notices_send() -> None:
-    """Tell people and machines what has happened."""
-    sending.notices_send(now=timezone.now())
+    """Tell people and machines what has happened; what is due is so by the clock that all workers share."""
+    sending.notices_send(now=database_now())
 
 
 @shared_task(name="portal.heartbeat", ignore_result=True)

@@ -15,7 +15,7 @@ import logging
 import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -183,6 +183,20 @@ def _still_good(pem: bytes, hosts: Sequence[str]) -> bool:
     return known.issuperset(hosts)
 
 
+def made_at(path: Path) -> datetime:
+    """Since when a file of keys or certificates has what it has: as it says itself, or of a key its certificate.
+
+    Where neither does, by the file's own time, which is that of the copy.
+    """
+    text, certificate = path.read_bytes(), path.with_suffix(".crt")
+    if (said := pki.said_since(text)) is not None:
+        return said
+    if certificate.is_file() and path.suffix in (".crt", ".key"):
+        with suppress(ValueError):
+            return pki.load_certificates(certificate.read_bytes())[0].not_valid_before_utc + pki.BACKDATED
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+
+
 def _authority(folder: Path, name: str, common_name: str) -> pki.KeyPair:
     return _pair(folder, name, lambda: pki.make_authority(common_name, now=datetime.now(UTC)))
 
@@ -200,11 +214,10 @@ def _signing_key(folder: Path, name: str) -> None:
     path = folder / f"{name}.key"
     if path.is_file():
         return
-    key = ec.generate_private_key(ec.SECP256R1())
-    _write(
-        path,
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
+    key = ec.generate_private_key(ec.SECP256R1()).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
+    _write(path, key + pki.since_line(datetime.now(UTC)))
 
 
 def client_kubeconfig(

@@ -24,6 +24,9 @@ BACKDATED: Final = timedelta(minutes=5)
 
 _BLOCK: Final = re.compile(rb"-----BEGIN [A-Z ]+-----.*?-----END [A-Z ]+-----", re.DOTALL)
 
+_SINCE: Final = re.compile(rb"^since: (\S+)$", re.MULTILINE)
+"""A line between blocks, which what reads blocks passes over: copies of a file are younger than what is in it."""
+
 PEM_MAX: Final = 1024 * 1024
 """Bytes of a bundle that ``load_certificates`` reads."""
 
@@ -161,6 +164,17 @@ def make_client_certificate(
 def pem_blocks(pem: bytes) -> tuple[bytes, ...]:
     """Each key and certificate of a file by itself, with its line feed."""
     return tuple(block + b"\n" for block in _BLOCK.findall(pem))
+
+
+def since_line(now: datetime) -> bytes:
+    """What ``said_since`` finds, behind any block of a file."""
+    return f"since: {now.isoformat()}\n".encode()
+
+
+def said_since(pem: bytes) -> datetime | None:
+    """Since when a file has what it has, where it says so itself."""
+    said = _SINCE.findall(pem)
+    return datetime.fromisoformat(said[-1].decode()) if said else None
 
 
 def load_certificates(pem: bytes) -> tuple[x509.Certificate, ...]:

@@ -37,6 +37,7 @@ from portal.backup.newer import (
     workspaces_keep_closed,
 )
 from portal.backup.snapshot import LEFT_OUT, MIGRATIONS, TRANSIENT, tables_here
+from portal.database.alone import alone
 from portal.database.rights import as_owner
 from portal.database.undisturbed import undisturbed
 from store.log.replacement import history_replace
@@ -80,7 +81,7 @@ def restore(
     with archive.opened(file) as opened:
         judging.require_this_release(opened.manifest)
         opened.verify(progress)
-        with as_owner():
+        with as_owner(), alone():
             ground = judging.judge(opened.manifest, replace=replace)
             if operator and not keep_accounts and not ground.continued:
                 judging.require_operator(opened, operator)

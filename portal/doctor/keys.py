@@ -6,7 +6,6 @@ and is no fault of the part.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,6 +16,7 @@ from cryptography.fernet import Fernet
 from cryptography.hazmat.primitives import serialization
 from django.conf import settings
 
+from gateway.http.certificates import made_at
 from kube.authentication import pki
 from portal.doctor.findings import Finding, elsewhere, failed, ok, warning
 from tenants.clusters import encryption, sealed
@@ -127,7 +127,7 @@ def key_files() -> Iterator[Finding]:
         if path.suffix == ".key" and not _is_key(path):
             wrong = True
             yield failed("key-files", f"{path} holds no key", "Put the file back from your copy of the keys.")
-        if timedelta(seconds=time.time() - state.st_mtime) > _OLD:
+        if datetime.now(UTC) - made_at(path) > _OLD:
             wrong = True
             yield warning(
                 "key-files", f"{path} is older than {_OLD.days} days", "Rotate it: manage.py rotate says how."

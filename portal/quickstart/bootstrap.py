@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from django.conf import settings
@@ -14,6 +12,7 @@ from django.db.migrations.executor import MigrationExecutor
 
 from audit.recorder import Actor
 from gateway.http.certificates import prepare
+from portal.database.alone import alone
 from portal.database.rights import as_owner, rights_apply
 from portal.quickstart import ownapiserver
 from tenants.models import Tenant, User
@@ -27,8 +26,6 @@ OPERATOR_EMAIL = "operator@tenantry.test"
 DEMO_TENANT = "demo"
 
 _ACTOR = Actor(name="system:bootstrap", operator=True)
-_LOCK = 7_232_911
-"""Of ``pg_advisory_lock``: several hosts may be bootstrapped at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +42,15 @@ class Facts:
 
 def bootstrap() -> Facts:
     """Migrate, generate certificates, and make the system space, tiers, the embedded cluster, operator, demo tenant."""
-    with as_owner(), _alone():
+    with as_owner(), alone():
         executor = MigrationExecutor(connection)
         pending = executor.migration_plan(executor.loader.graph.leaf_nodes())
         if pending:
             call_command("migrate", interactive=False, verbosity=0)
         else:
             rights_apply()
-    with _alone():
+    with alone():
         return _bootstrap()
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    """Nobody else bootstraps this database meanwhile; for as long as the connection stays open."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_lock(%s)", [_LOCK])
-        try:
-            yield
-        finally:
-            cursor.execute("SELECT pg_advisory_unlock(%s)", [_LOCK])
 
 
 def _bootstrap() -> Facts:

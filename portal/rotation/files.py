@@ -12,6 +12,7 @@ from typing import Final
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from kube.authentication import pki
 from kube.authentication.pki import pem_blocks
 
 _BLOCK_ANNOUNCED: Final = b"announced:\n"
@@ -19,10 +20,6 @@ _BLOCK_ANNOUNCED: Final = b"announced:\n"
 
 _LINE_ANNOUNCED: Final = ",\n"
 """Before a key that waits to be used; what reads keys takes it for a comma."""
-
-
-_SINCE: Final = re.compile(rb"^since: (\S+)$", re.MULTILINE)
-"""A line between keys, which what reads keys passes over: copies of a file are younger than what is in it."""
 
 
 class CannotRotate(Exception):
@@ -45,13 +42,13 @@ def write(path: Path, data: bytes) -> None:
 
 def since_line() -> bytes:
     """What ``since`` reads again."""
-    return f"since: {datetime.now(UTC).isoformat()}\n".encode()
+    return pki.since_line(datetime.now(UTC))
 
 
 def since(path: Path) -> float:
     """When the file got what it has, in seconds since 1970: as it says itself, or by its own time where it does not."""
-    said = _SINCE.findall(path.read_bytes())
-    return datetime.fromisoformat(said[-1].decode()).timestamp() if said else path.stat().st_mtime
+    said = pki.said_since(path.read_bytes())
+    return path.stat().st_mtime if said is None else said.timestamp()
 
 
 def block_announce(path: Path, block: bytes) -> None:
@@ -72,12 +69,14 @@ def marked_block_announced(path: Path) -> bool:
 def block_promote(path: Path) -> None:
     """The last before the others, which stay."""
     blocks = pem_blocks(path.read_bytes())
-    write(path, b"".join((blocks[-1], *blocks[:-1])))
+    write(path, b"".join((blocks[-1], since_line(), *blocks[:-1])))
 
 
 def block_keep_first(path: Path) -> None:
-    """The first alone."""
-    write(path, pem_blocks(path.read_bytes())[0])
+    """The first alone, and since when it is that."""
+    text = path.read_bytes()
+    said = pki.said_since(text)
+    write(path, pem_blocks(text)[0] + (b"" if said is None else pki.since_line(said)))
 
 
 def signing_key_announce(path: Path) -> None:
@@ -99,7 +98,7 @@ def signing_key_promote(path: Path, *, revoke: bool) -> None:
     private = [block for block in blocks if b"PRIVATE KEY-----" in block]
     before = serialization.load_pem_private_key(private[0], None).public_key()
     half = before.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    write(path, private[-1].rstrip() + b"\n" + (b"" if revoke else since_line() + half))
+    write(path, private[-1] + since_line() + (b"" if revoke else half))
 
 
 def lines(path: Path) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -41,6 +41,8 @@ class Rotation:
     known_after: float = 0
     """Seconds until everybody has heard of what is announced, where that is longer than a command waits."""
 
+    let_go: Callable[[Path, Sequence[Path]], None] | None = None
+    """Looks whether the older ones may go yet, at what parts elsewhere have written too. Raises ``CannotRotate``."""
     given: Callable[[], None] | None = None
     """``finish`` where the environment gives the keys: afterwards the older ones can be taken out there."""
 
@@ -71,14 +73,22 @@ def _checkpoint_key_promote(path: Path, _revoke: bool) -> None:
     files.block_promote(path)
 
 
-def _checkpoint_key_finish(path: Path) -> None:
-    first = checkpoints.private_keys(path, make=False)[0]
-    if not checkpoints.goes_by(settings.AUDIT_CHECKPOINTS_FILE, first):
+def _checkpoint_key_let_go(path: Path, ends: Sequence[Path]) -> None:
+    """Each worker's file has a last line by the new key: one that had none could never be written to again."""
+    own = settings.AUDIT_CHECKPOINTS_FILE
+    if not ends and settings.KEYS_DIR is not None and not own.is_file():
         raise CannotRotate(
-            f"{settings.AUDIT_CHECKPOINTS_FILE} was not handed over to the new key yet: that is done with the next "
-            "checkpoint, within a minute of an audit entry, while a worker runs. Finish then."
+            f"Each worker writes a file of its own, and {own} is not here: bring the last line of each (tail -n 1), "
+            "and name all of them by --checkpoints."
         )
-    files.block_keep_first(path)
+    if missing := [str(file) for file in ends if not file.is_file()]:
+        raise CannotRotate(f"{', '.join(missing)}: not there.")
+    first = checkpoints.private_keys(path, make=False)[0]
+    if behind := [str(file) for file in ends or [own] if not checkpoints.goes_by(file, first)]:
+        raise CannotRotate(
+            f"{', '.join(behind)}: was not handed over to the new key yet. That is done with the next checkpoint that its "
+            "worker writes; workers take turns, once a minute while there are audit entries. Finish then."
+        )
 
 
 def _seal_anew(path: Path, _revoke: bool) -> None:
@@ -149,8 +159,9 @@ ROTATIONS: Final = {
             lambda: settings.AUDIT_CHECKPOINTS_KEY_FILE,
             _checkpoint_key_announce,
             _checkpoint_key_promote,
-            _checkpoint_key_finish,
+            files.block_keep_first,
             files.marked_block_announced,
+            let_go=_checkpoint_key_let_go,
         ),
         Rotation(
             "sealing-keys",
@@ -173,12 +184,13 @@ ROTATIONS: Final = {
 }
 
 
-def rotate(name: str, *, step: str, spread: float | None, revoke: bool) -> str:
+def rotate(name: str, *, step: str, spread: float | None, revoke: bool, ends: Sequence[Path] = ()) -> str:
     """Announce, wait until everybody knows, promote; or one of these, or ``finish``. Audited. Raises ``CannotRotate``.
 
     ``spread`` are the seconds to wait in between, ``None`` the usual ones. Where that is longer than a command waits,
-    "both" announces when it is asked first, and promotes when it is asked again in time. Answers what it has done. A step
-    that is not due, as one that was done before, is refused and changes nothing.
+    "both" announces when it is asked first, and promotes when it is asked again in time. ``ends`` is what parts elsewhere
+    have written, where ``finish`` has to see it. Answers what it has done. A step that is not due, as one that was done
+    before, is refused and changes nothing.
     """
     rotation = ROTATIONS[name]
     if step == "finish" and rotation.given is not None and rotation.path() is None:
@@ -197,6 +209,8 @@ def rotate(name: str, *, step: str, spread: float | None, revoke: bool) -> str:
         )
     if step == "finish" and rotation.finish is None:
         raise CannotRotate(f"{name} has nothing to finish: the next rotation lets go of the key before.")
+    if step == "finish" and rotation.let_go is not None:
+        rotation.let_go(path, ends)
     _record(name, step, revoke)
     if step == "finish" and rotation.finish is not None:
         rotation.finish(path)

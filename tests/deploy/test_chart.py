@@ -289,6 +289,33 @@ def test_prometheus_asks_for_a_name_that_the_api_servers_certificate_has(name: s
     assert tls["ca"] == {"secret": {"name": wanted[0], "key": wanted[1]}}
 
 
+MIGRATES = {"bootstrap", "restore"}
+
+
+def test_whoever_reads_the_database_waits_for_its_migrations() -> None:
+    """Parts, and Jobs that begin by the clock, perhaps in the midst of an upgrade; not who migrates."""
+    values = {"backup": {"enabled": True}, "joinCluster": {"enabled": True}}
+    first = {
+        part.split("-")[1]: [each["command"] for each in template["spec"].get("initContainers", ())]
+        for part, template in pods(flat(rendered(values)))
+    }
+    assert first.keys() >= {*PARTS, "backup", "joincluster", *MIGRATES}
+    waiting = {part for part, commands in first.items() if commands == [["python", "manage.py", "migrated"]]}
+    assert waiting == first.keys() - MIGRATES
+
+
+def test_in_production_two_are_there_of_everything() -> None:
+    """So one of them works on while the other one waits for an upgrade's migrations, or is gone with its node."""
+    for file in ("values.yaml", "values-production.yaml"):
+        counts = {
+            each["metadata"]["name"].removeprefix("tenantry-"): each["spec"]["replicas"]
+            for each in flat(rendered(values_of(file)))
+            if each["kind"] in {"Deployment", "StatefulSet"}
+        }
+        assert counts.keys() == set(PARTS)
+        assert min(counts.values()) >= 2, file
+
+
 def test_mail_has_a_way_out_where_it_is_sent() -> None:
     def policies(name: str) -> list[Manifest]:
         return [each for each in shape(name) if each["metadata"]["name"] == "tenantry-mail"]

@@ -21,11 +21,21 @@ from tests.deploy.rendering import MONITORING, ROOT, Manifest, flat, rendered
 RULES = yaml.safe_load((MONITORING / "prometheus-rules.yaml").read_text())
 DASHBOARDS = sorted(MONITORING.glob("dashboard-*.json"))
 OF_PROMETHEUS = {"up"}
+OF_EITHER = OF_PROMETHEUS | {"tenantry_spans_dropped_total"}
+"""What is told of API servers and of portals."""
+
 OF_APISERVERS = (
     *("apiserver_", "tenantry_store_", "tenantry_background_task_", "tenantry_event_loop_"),
-    "tenantry_tenant_requests_",
+    *("tenantry_tenant_requests_", "tenantry_request_records_", "tenantry_cluster_watch_", "tenantry_worker_"),
 )
 """How the names of those metrics begin that API servers tell; the portals tell the others."""
+
+UNSEEN = {
+    r"python_.*": "of the interpreter: for whoever looks for the cause of something else",
+    r"process_(?!resident_memory).*": "of the kernel: whoever runs the containers has them already",
+    r".*_created": "when a counter began: Prometheus finds that out by itself",
+}
+"""Metrics that stand on no dashboard and in no rule, and why."""
 
 BY_PROMETHEUS = {"instance", "job", "namespace"}
 """Labels that it puts to whatever it is told."""
@@ -89,8 +99,8 @@ def belongs(metric: str) -> str:
 
 
 def is_bound(expression: str, metric: str, release: str, **wanted: str) -> bool:
-    """Whether the metric is chosen from the part that tells it alone; what Prometheus itself tells is of either."""
-    parts = ("apiserver", "portal") if metric in OF_PROMETHEUS else (belongs(metric),)
+    """Whether the metric is chosen from the part that tells it alone, or from either that does."""
+    parts = ("apiserver", "portal") if metric in OF_EITHER else (belongs(metric),)
     return any(metric not in strangers(expression, job=f"{release}-{part}", **wanted) for part in parts)
 
 
@@ -137,6 +147,21 @@ def test_every_metric_that_is_asked_for_is_told(told: dict[str, set[str]]) -> No
         and (metric not in told or (told[metric] and not labels <= told[metric] | BY_PROMETHEUS))
     }
     assert missing == set()
+
+
+def test_every_metric_that_is_told_is_seen(told: dict[str, set[str]]) -> None:
+    """On a dashboard, or by whom a rule wakes; a reason why not is of something that is told."""
+
+    def whole(metric: str) -> str:
+        """Of a histogram's buckets, sum and count the histogram."""
+        family = re.sub(r"_(bucket|sum|count)$", "", metric)
+        return family if family in told else metric
+
+    families = {whole(metric) for metric in told}
+    seen = {whole(str(name)) for _, expression in queries() for name, _ in selectors(expression)}
+    unseen = families - seen
+    assert {metric for metric in unseen if not any(re.fullmatch(kind, metric) for kind in UNSEEN)} == set()
+    assert [kind for kind in UNSEEN if not any(re.fullmatch(kind, metric) for metric in unseen)] == []
 
 
 def test_rules_are_what_prometheus_reads() -> None:
@@ -365,6 +390,28 @@ def test_prometheus_wakes_somebody_for_a_server_that_hears_nothing(state: str, t
         of("tenantry_store_silence_seconds", APISERVER, "b"): "0.4x60" if state == "busy" else "0.4x20 60+60x39",
     }
     judged(tmp_path, series, [woken("TenantryServersApart", "40m", **(APISERVER if state == "apart" else {}))])
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool is missing")
+def test_prometheus_wakes_somebody_for_a_process_that_is_silent_and_for_requests_without_a_record(
+    tmp_path: Path,
+) -> None:
+    """Once it has been silent for a while; and for none that a neighbour's server does not record."""
+    one = {**APISERVER, "worker": "1"}
+    other = {**APISERVER, "namespace": "elsewhere"}
+    series = {
+        of("tenantry_worker_up", {**one, "worker": "0"}, "a"): "1x60",
+        of("tenantry_worker_up", one, "a"): "1x9 0x60",
+        of("tenantry_request_records_dropped_total", APISERVER, "a"): "0x30 1x30",
+        of("tenantry_request_records_dropped_total", other, "b"): "5x60",
+    }
+    told = [
+        woken("TenantryWorkerSilent", "12m"),
+        woken("TenantryWorkerSilent", "20m", **one, instance="a"),
+        woken("TenantryRequestsUnrecorded", "30m"),
+        woken("TenantryRequestsUnrecorded", "35m", **APISERVER),
+    ]
+    judged(tmp_path, series, told)
 
 
 def test_a_server_tells_for_how_long_it_has_not_heard_of_the_database(apiserver: OwnApiserver) -> None:

@@ -101,8 +101,10 @@ def test_keys_that_are_open_missing_or_damaged(installation: Path, settings: Any
     assert "chmod o=" in named("key-files", "failed", "service-account.key", "everybody")["remedy"]
     (pki_folder / "client-ca.key").write_text("nothing")
     named("key-files", "failed", "client-ca.key", "no key")
-    os.utime(pki_folder / "ca.key", (0, datetime.now(UTC).timestamp() - 500 * 86_400))
-    named("key-files", "warning", "ca.key", "older")
+    old = pki.make_authority("old", now=datetime.now(UTC) - timedelta(days=500))
+    (pki_folder / "ca.crt").write_bytes(old.certificate)
+    (pki_folder / "ca.key").write_bytes(old.key)
+    named("key-files", "warning", "/ca.key", "older")
     (pki_folder / "portal-tokens.key").unlink()
     named("key-files", "failed", "portal-tokens.key", "missing")
     settings.SECRET_KEY = "short"

@@ -14,13 +14,16 @@ from typing import Any
 
 import orjson
 import pytest
+import time_machine
 import trustme
 import werkzeug.serving
 from django.core import mail
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from access.credentials.intents import intend
 from audit.recorder import WORKER
+from portal import tasks
 from portal.http import proxies
 from portal.notices.sending import notices_send
 from tenants.models import Delivery, Membership, Notice, Notification, Role, User, Webhook, Workspace
@@ -268,6 +271,22 @@ def test_what_is_not_taken_is_tried_again_and_given_up(acme: House, sink: Sink) 
     assert row.state == "failed"
     notices_send(now=now + timedelta(days=3))
     assert len(sink.came) == 3
+
+
+@pytest.mark.parametrize("days", [2, -2])
+def test_what_is_due_is_so_by_the_databases_clock(acme: House, sink: Sink, days: int) -> None:
+    """A worker whose clock is wrong neither tries again at once, nor gives up, nor waits for its own time to come."""
+    hook(sink.url)
+    sink.status = "500 Oh"
+    membership_set(actor=OPERATOR, tenant="acme", user=acme.viewer, role=Role.EDITOR)
+    tasks.notices_send()
+    for due, attempts in ((False, 1), (True, 2)):
+        if due:
+            Delivery.objects.update(not_before=Now())
+        with time_machine.travel(timezone.now() + timedelta(days=days)):
+            tasks.notices_send()
+        row = Delivery.objects.get()
+        assert (len(sink.came), row.attempts, row.state) == (attempts, attempts, "waiting")
 
 
 def test_addresses_that_never_answer_hold_up_nobody_elses_messages(acme: House, globex: House) -> None:

@@ -28,15 +28,15 @@ from django.utils import timezone
 
 from audit.actions import Action
 from audit.checkpoints import private_keys
-from audit.models import AuditEntry, Outcome
-from audit.publishing import checkpoint_write
-from audit.recorder import Actor, record
+from audit.models import AuditEntry
+from audit.recorder import Actor
 from gateway.http.certificates import client_kubeconfig, prepare
 from gateway.options import Options
 from kube.authentication.pki import pem_blocks
 from kube.authentication.serviceaccounttokens import load_signing_key, load_verifying_keys
-from portal.doctor.keys import sealing_keys
+from portal.doctor.keys import key_files, sealing_keys
 from portal.http import secretkeys
+from portal.quickstart.keys import keys_make
 from portal.quickstart.ownapiserver import GATEWAY_USER
 from portal.rotation.files import CannotRotate
 from portal.rotation.keys import ROTATIONS, rotate
@@ -296,40 +296,6 @@ def test_sessions_signed_by_either_key_are_known_to_both(
 
 
 @pytest.mark.django_db
-def test_checkpoints_go_on_under_another_key_and_either_reads_them_all(settings: Any, tmp_path: Path) -> None:
-    settings.AUDIT_CHECKPOINTS_FILE = tmp_path / "checkpoints.jsonl"
-    settings.AUDIT_CHECKPOINTS_KEY_FILE = tmp_path / "checkpoints.key"
-    settings.AUDIT_CHECKPOINTS_URL = ""
-    public, before = tmp_path / "checkpoints.key.pub", tmp_path / "before.pub"
-
-    def checkpoint() -> None:
-        factories.tenant()
-        record(Action.SIGN_IN, chain="acme", actor="somebody", outcome=Outcome.SUCCESS)
-        checkpoint_write(now=datetime(2026, 1, 1, tzinfo=UTC))
-
-    def verify(key: Path) -> str:
-        said = io.StringIO()
-        call_command(
-            "audit", "verify", "--checkpoints", str(tmp_path / "checkpoints.jsonl"), "--key", str(key), stdout=said
-        )
-        return said.getvalue()
-
-    checkpoint()
-    before.write_bytes(public.read_bytes())
-    call_command("rotate", "audit-checkpoint-key", "--spread", "0")
-    assert public.read_bytes() != before.read_bytes()
-    with pytest.raises(CommandError, match="was not handed over"):
-        call_command("rotate", "audit-checkpoint-key", "--finish")
-    checkpoint()
-    call_command("rotate", "audit-checkpoint-key", "--finish")
-    checkpoint()
-    for key in (before, public):
-        assert "4 checkpoints of" in verify(key)
-    assert (tmp_path / "checkpoints.key").read_bytes().count(b"BEGIN") == 1
-    assert (tmp_path / "checkpoints.key").stat().st_mode & 0o777 == 0o600
-
-
-@pytest.mark.django_db
 def test_what_cannot_be_rotated_says_why(settings: Any, tmp_path: Path) -> None:
     settings.SEALING_KEYS_FILE = None
     with pytest.raises(CommandError, match="given by the environment"):
@@ -440,6 +406,44 @@ def test_how_old_keys_are_does_not_depend_on_the_file_that_they_were_copied_into
     copied(later)
     with time_machine.travel(later):
         assert rotate(name, step=second, spread=None, revoke=False) == second
+
+
+@pytest.mark.django_db
+def test_a_key_says_itself_how_old_it_is(settings: Any, tmp_path: Path) -> None:
+    """Also to the doctor, and in a Secret's copy, whose files are as old as the Pod."""
+    settings.PKI_DIR = tmp_path / "pki"
+    settings.PORTAL_TOKEN_KEY_FILE = settings.PKI_DIR / "portal-tokens.key"
+    settings.AUDIT_CHECKPOINTS_KEY_FILE = settings.PKI_DIR / "audit-checkpoints.key"
+    settings.AUDIT_CHECKPOINTS_FILE = tmp_path / "none-yet"
+    settings.SECRET_FILES, settings.SEALING_KEYS_FILE, settings.SECRET_KEY_FILE = [], None, None
+    with time_machine.travel(datetime(2024, 2, 29, tzinfo=UTC)):
+        keys_make(tmp_path, url="https://api.example.org:6443")
+
+    def ages() -> dict[str, str]:
+        said = io.StringIO()
+        call_command("rotate", stdout=said)
+        return dict(re.findall(r"^(\S+): \S+, of (\S+)$", said.getvalue(), re.MULTILINE))
+
+    def old() -> set[str]:
+        return {Path(each.found.split()[0]).name for each in key_files() if "older" in each.found}
+
+    made = {path.name for path in settings.PKI_DIR.glob("*.key")}
+    assert ages() == dict.fromkeys(ROTATIONS.keys() - {"sealing-keys", "secret-key"}, "2024-02-29")
+    assert old() == made
+    today = datetime.now(UTC)
+    with time_machine.travel(today):
+        for name in ("service-account-key", "portal-token-key", "audit-checkpoint-key"):
+            rotate(name, step="both", spread=0, revoke=name == "portal-token-key")
+        rotate("audit-checkpoint-key", step="finish", spread=None, revoke=False)
+        rotate("client-certificates", step="both", spread=0, revoke=False)
+    for path in settings.PKI_DIR.iterdir():
+        os.utime(path, (0, 0))
+    assert {name for name, said in ages().items() if said != f"{today:%Y-%m-%d}"} == {
+        "server-certificate",
+        "server-ca",
+        "client-ca",
+    }
+    assert old() == {"server.key", "ca.key", "client-ca.key"}
 
 
 def test_the_mail_server_may_be_given_as_a_file_and_the_sender_by_name(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import transaction
 
-from audit import export
+from audit import commands, export
 from audit.actions import Action
 from audit.checkpoints import History, private_keys, public_key, read_all
 from audit.models import Outcome
@@ -21,7 +21,7 @@ from audit.selectors import chain_names, entry_rows, signed_flaws
 from audit.verifying import check
 
 
-class Command(BaseCommand):
+class Command(commands.Command):
     """Check the hash chains, or write them out."""
 
     help = "Check the audit's hash chains (verify) or write the audit as JSON Lines or CSV (export)."
@@ -30,7 +30,7 @@ class Command(BaseCommand):
         """``verify [--chain NAME] [--jobs N] [--checkpoints FILE] [--key FILE]``, ``export [--chain NAME] [--format jsonl|csv]``."""
         verbs = parser.add_subparsers(dest="verb", required=True)
         for verb in ("verify", "export"):
-            sub = verbs.add_parser(verb)
+            sub = verbs.add_parser(verb, allow_abbrev=False)
             sub.add_argument("--chain", help="only this chain: a tenant's name, or system")
         verifying = verbs.choices["verify"]
         verifying.add_argument(

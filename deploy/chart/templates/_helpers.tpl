@@ -80,7 +80,8 @@ envFrom:
 - configMapRef: {name: {{ .Release.Name }}-settings}
 {{- end }}
 
-{{/* What each part begins with: bootstrap is a Job like any other, and who is there before it would fail for what is missing. */}}
+{{/* What each part and each Job begins with, but those that migrate themselves: bootstrap is a Job like any other, and who is
+there before it would fail for what is missing. Takes a list: the root, and whose resources it has. */}}
 {{- define "tenantry.migrated" -}}
 {{- $root := index . 0 -}}
 initContainers:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from access.admission import choice, configuration
 from access.authentication import options as authentication
@@ -18,6 +18,7 @@ from access.authorization.modes import always
 from access.flags import FlagParser, Growing, UnusableFlags, add_switch, file, names, one, seconds
 from access.reloading import UnusableFile
 from access.requestlimits import READ, WATCH, WRITE
+from audit import commands
 from gateway.http.servers import PortTaken
 from gateway.options import Options, add_issuers
 from gateway.process.auditlog import read_policy_file
@@ -131,7 +132,7 @@ def declare(parser: ArgumentParser) -> None:
     )
 
 
-class Command(BaseCommand):
+class Command(commands.Command):
     """Serves kubectl until it is told to stop. Flags have kube-apiserver's names and meanings."""
 
     help = "Run the Kubernetes-compatible API server."

@@ -10,11 +10,12 @@ from string import Template
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.utils import timezone
 
 from access.credentials.portaltokens import own_apiserver
 from access.credentials.webhooks import OVERLAP, webhook_credential_rotate
+from audit import commands
 from audit.recorder import Actor
 from kube.authentication.portaltokens import AUDIENCE
 from kube.requests.status import StatusError
@@ -30,7 +31,7 @@ _WHEN_AWAY: Final = {
 _OPERATOR: Final = Actor(name="system:command", operator=True)
 
 
-class Command(BaseCommand):
+class Command(commands.Command):
     """Prints manifests without a secret, and a new credential alone."""
 
     help = "Print what a cluster asks the webhooks by (manifests), or exchange its credential (rotate)."
@@ -38,7 +39,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """What each verb takes."""
         verbs = parser.add_subparsers(dest="verb", required=True)
-        manifests = verbs.add_parser("manifests", help="print the cluster's configuration as YAML")
+        manifests = verbs.add_parser("manifests", allow_abbrev=False, help="print the cluster's configuration as YAML")
         manifests.add_argument("cluster")
         manifests.add_argument("--server", default="", help="where the cluster reaches the product's API server")
         manifests.add_argument("--ca-file", type=Path, help="the CA of that address (PEM)")
@@ -46,7 +47,9 @@ class Command(BaseCommand):
         manifests.add_argument(
             "--failure-policy", choices=sorted(_WHEN_AWAY), default="Fail", help="of what is written in workspaces"
         )
-        rotate = verbs.add_parser("rotate", help="print a new credential; the older ones end after a while")
+        rotate = verbs.add_parser(
+            "rotate", allow_abbrev=False, help="print a new credential; the older ones end after a while"
+        )
         rotate.add_argument("cluster")
         hours = OVERLAP.total_seconds() / 3600
         rotate.add_argument("--overlap", type=float, default=hours, metavar="HOURS", help=f"that while ({hours:g})")

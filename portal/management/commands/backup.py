@@ -6,17 +6,18 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import DatabaseError
 from django.utils import timezone
 
+from audit import commands
 from portal.backup.archive import Unusable
 from portal.backup.keeping import file_of, older_remove
 from portal.backup.progress import Progress
 from portal.backup.snapshot import backup
 
 
-class Command(BaseCommand):
+class Command(commands.Command):
     """Translate arguments for ``portal.backup.snapshot.backup``."""
 
     help = "Back up the whole database, consistent at one moment, into a new file for its owner alone."

@@ -8,12 +8,12 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management import call_command
-from django.core.management.base import BaseCommand
 
+from audit import commands
 from portal.quickstart.bootstrap import bootstrap
 
 
-class Command(BaseCommand):
+class Command(commands.Command):
     """Print the facts as one JSON object on the last line."""
 
     help = "Migrate the database and make the system space, tiers, the embedded cluster and the first operator."

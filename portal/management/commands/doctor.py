@@ -8,8 +8,9 @@ from argparse import ArgumentParser
 from dataclasses import asdict
 from typing import Any, Final
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from audit import commands
 from kube.requests.visibletexts import visible
 from portal.doctor.examination import CHECKS, examination
 from portal.doctor.findings import ELSEWHERE, FAILED, OK, UNPROVED, WARNING
@@ -17,7 +18,7 @@ from portal.doctor.findings import ELSEWHERE, FAILED, OK, UNPROVED, WARNING
 _MARKS: Final = {OK: "ok", WARNING: "warn", FAILED: "FAIL", UNPROVED: "?", ELSEWHERE: "-"}
 
 
-class Command(BaseCommand):
+class Command(commands.Command):
     """Exit code 0 when nothing failed, 1 when something did or could not be looked at.
 
     Warnings are no failure, and neither is what is not where this was asked.

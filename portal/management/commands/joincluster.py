@@ -5,13 +5,14 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from audit import commands
 from kube.requests.status import StatusError
 from portal.quickstart.joining import NotJoined, cluster_join
 
 
-class Command(BaseCommand):
+class Command(commands.Command):
     """Asks the cluster for a client certificate of the gateway's user, and registers with it."""
 
     help = "Register the Kubernetes cluster that this Pod runs in."

@@ -9,12 +9,12 @@ from typing import Any
 
 import yaml
 from django.conf import settings
-from django.core.management.base import BaseCommand
 
+from audit import commands
 from portal.quickstart.keys import databases_secrets, keys_make, keys_secrets
 
 
-class Command(BaseCommand):
+class Command(commands.Command):
     """Made anew unless a data folder is named; nothing is kept here, and nothing is sent anywhere."""
 
     help = "Print the Secrets of an installation in a cluster: keys and certificates."

@@ -6,10 +6,11 @@ from typing import Any
 
 from django.core.management.commands import migrate
 
+from audit import commands
 from portal.database.rights import as_owner, rights_apply
 
 
-class Command(migrate.Command):
+class Command(commands.Command, migrate.Command):
     """The running product owns no tables, so it cannot migrate: ``MIGRATION_DATABASE_URL`` does."""
 
     def handle(self, *args: Any, **options: Any) -> None:

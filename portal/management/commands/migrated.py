@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from django.core.management.base import BaseCommand
 from django.db import Error, connection
 
+from audit import commands
 from portal.database.migrations import database_is_migrated
 
 _LOOK_SECONDS: Final = 2.0
 
 
-class Command(BaseCommand):
+class Command(commands.Command):
     """Ends well once bootstrap is through; before every part, also one that nobody asks whether it is ready (GW12)."""
 
     help = "Wait until the database answers and has this release's migrations."

@@ -6,8 +6,9 @@ from argparse import ArgumentParser, ArgumentTypeError
 from typing import Any, Final
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from audit import commands
 from gateway.http.servers import PortTaken, bind
 from kube.requests.durations import parse_seconds
 
@@ -21,7 +22,7 @@ def _duration(text: str) -> float:
         raise ArgumentTypeError(str(error)) from None
 
 
-class Command(BaseCommand):
+class Command(commands.Command):
     """Serves people until it is told to stop, behind a proxy that ends TLS and passes WebSockets on."""
 
     help = "Run the portal."

@@ -21,8 +21,9 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management import call_command
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
+from audit import commands
 from portal import celery_app
 from portal.quickstart.embedded.children import Fork, tail
 from portal.quickstart.embedded.postgresql import PostgreSQL
@@ -39,7 +40,7 @@ _PARTS = (
 """What the parts are made of, beside the models."""
 
 
-class Command(BaseCommand):
+class Command(commands.Command):
     """Start PostgreSQL, Redis, the API server, the portal, a worker and beat; end them all on SIGINT or SIGTERM."""
 
     help = "Set up and run everything on this machine."

@@ -6,10 +6,11 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import DatabaseError
 from django.utils import timezone
 
+from audit import commands
 from audit.recorder import Actor
 from kube.requests.status import StatusError
 from portal.backup.archive import Unusable
@@ -20,7 +21,7 @@ from portal.backup.restoring import Restored, restore
 _OPERATOR = Actor(name="system:command", operator=True)
 
 
-class Command(BaseCommand):
+class Command(commands.Command):
     """Translate arguments for ``portal.backup``."""
 
     help = "Restore a backup, closed to everybody but operators; with --open, open it."

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from audit import commands
+from gateway.http.certificates import made_at
 from portal.rotation.files import CannotRotate
 from portal.rotation.keys import ROTATIONS, rotate
 
 
-class Command(BaseCommand):
+class Command(commands.Command):
     """Without a name it lists what there is."""
 
     help = "List the keys that can be rotated, or rotate one."
@@ -34,6 +36,14 @@ class Command(BaseCommand):
             type=float,
             help="seconds between announcing and using it, until every part knows it (5; server-ca: two hours)",
         )
+        add(
+            "--checkpoints",
+            type=Path,
+            nargs="+",
+            default=(),
+            metavar="FILE",
+            help="for --finish of audit-checkpoint-key: the file of each worker, or its last line, where it is elsewhere",
+        )
         add("--revoke", action="store_true", help="what the key before has signed ends at once")
 
     def handle(self, **options: Any) -> None:
@@ -43,7 +53,13 @@ class Command(BaseCommand):
                 self.stdout.write(f"{rotation.name}: {self._place(rotation.path())}")
             return
         try:
-            step = rotate(options["name"], step=options["step"], spread=options["spread"], revoke=options["revoke"])
+            step = rotate(
+                options["name"],
+                step=options["step"],
+                spread=options["spread"],
+                revoke=options["revoke"],
+                ends=options["checkpoints"],
+            )
         except CannotRotate as error:
             raise CommandError(str(error)) from None
         self.stdout.write(f"{options['name']}: done ({step}).")
@@ -53,4 +69,4 @@ class Command(BaseCommand):
             return "in the environment"
         if not path.is_file():
             return f"{path}, not here"
-        return f"{path}, of {datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d}"
+        return f"{path}, of {made_at(path):%Y-%m-%d}"

@@ -6,13 +6,13 @@ from argparse import ArgumentParser
 from datetime import timedelta
 from typing import Any
 
-from django.core.management.base import BaseCommand
 from django.utils import timezone
 
+from audit import commands
 from store.log.compaction import Retention, log_compact
 
 
-class Command(BaseCommand):
+class Command(commands.Command):
     """Translate arguments for ``store.log.compaction.log_compact``."""
 
     help = "Drop the parts of the change log that are too old, and make room for the next revisions."
