@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import Any, Final
 
@@ -11,10 +12,14 @@ from django.db import models
 
 MAX_ADDRESS: Final = 254
 
+_MADE_ASCII: Final = re.compile("([\u0130\u212a])")
+"""The letters of which ``lower`` makes some of ASCII."""
+
 
 def address_key(email: str) -> str:
-    """The same for every spelling of one address: what accounts are looked up, and attempts counted, by."""
-    return email.strip().lower()
+    """The same for every spelling of one address, and no other's: accounts are looked up, and attempts counted, by it."""
+    parts = _MADE_ASCII.split(email.strip())
+    return "".join(part if _MADE_ASCII.fullmatch(part) else part.lower() for part in parts)
 
 
 def check_address(email: str) -> None:

@@ -22,10 +22,11 @@ from portal.signin.accounts import address_prove, email_follow
 from portal.signin.factors import factor_of
 from portal.signin.ranks import RANKS, has_rank
 from portal.signin.resets import password_link_ask
-from tenants.models import Membership, PasswordReset, User
-from tenants.models.mailaddresses import check_address
+from tenants.models import Invitation, Membership, PasswordReset, Role, User
+from tenants.models.mailaddresses import address_key, check_address
 from tenants.rights import person_locked
 from tenants.selectors import user_by_email
+from tenants.services.memberships import membership_remove, membership_set
 from tenants.services.namespaces import _person
 from tests import factories
 from tests.portal.authenticator import Authenticator
@@ -90,6 +91,7 @@ def test_no_letter_that_becomes_one_of_ascii_is_in_an_address() -> None:
     assert [shape.format(each) for each in letters for shape in shapes if not is_refused(shape.format(each))] == []
     assert [domain for domain in SAME_MAIL if not is_refused(f"mike@{domain}")] == []
     assert is_refused("\u00c4nna@corp.test"), "letters beyond ASCII are a domain's alone"
+    assert [each for each in letters if not each.isascii() and address_key(each).isascii()] == []
 
 
 @pytest.mark.parametrize(
@@ -153,6 +155,32 @@ def test_each_spelling_invites_the_one_person(acme: House, email: str) -> None:
     User.objects.create_user(email, factories.PASSWORD)
     assert signed_in(acme.owner).post("/tenants/acme/members/add/", again).status_code == 302
     assert stranger().get(link).status_code == 404
+
+
+def test_an_invitation_in_a_spelling_of_before_meets_its_person_and_no_more(acme: House) -> None:
+    """Releases before have kept addresses as they were typed: what is decided about the person ends such a link too."""
+    anna, typed = factories.user("anna@m\u00fcnchen.test"), "Anna@M\u00dcNCHEN.test"
+    for decided in (False, True):
+        link = invite(acme.owner, anna.email, "admin")
+        Invitation.objects.filter(accepted_at=None, revoked_at=None).update(email=typed)
+        if decided:
+            membership_set(actor=OPERATOR, tenant="acme", user=anna, role=Role.VIEWER)
+            assert stranger().get(link).status_code == 404
+        else:
+            assert accept(signed_in(anna), link).status_code == 302
+        assert Membership.objects.get(user=anna).role == ("viewer" if decided else "admin")
+        membership_remove(actor=OPERATOR, tenant="acme", user=anna)
+
+
+@pytest.mark.parametrize("email", LOOKALIKES)
+def test_what_such_an_address_was_sent_before_is_nobody_elses(acme: House, email: str) -> None:
+    """Python makes k of one of them: the person of the address in ASCII is not whom that link is for."""
+    assert address_key(email) != "mike@corp.test"
+    link = invite(acme.owner, "mike@corp.test", "admin")
+    Invitation.objects.update(email=email)
+    mike = factories.user("mike@corp.test")
+    accept(signed_in(mike), link)
+    assert not Membership.objects.filter(user=mike).exists()
 
 
 def test_people_are_looked_up_in_one_way() -> None:
