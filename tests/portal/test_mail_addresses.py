@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from datetime import timedelta
+from io import StringIO
 from typing import Any, Final
 
 import pytest
 from django.contrib import auth
 from django.core.exceptions import ValidationError
+from django.core.management import call_command
 from django.db import connection
 from django.test import Client
 from django.utils import timezone
@@ -17,6 +20,7 @@ from pyotp import TOTP
 
 from audit.models import AuditEntry
 from kube.requests.status import Forbidden, Invalid
+from portal.notices.sending import notices_send
 from portal.signin import attempts
 from portal.signin.accounts import address_prove, email_follow
 from portal.signin.factors import factor_of
@@ -181,6 +185,57 @@ def test_what_such_an_address_was_sent_before_is_nobody_elses(acme: House, email
     mike = factories.user("mike@corp.test")
     accept(signed_in(mike), link)
     assert not Membership.objects.filter(user=mike).exists()
+
+
+def examined() -> dict[str, str]:
+    """What ``manage.py doctor`` finds of addresses."""
+    said = StringIO()
+    call_command("doctor", "addresses", "--output", "json", stdout=said)
+    (found,) = json.loads(said.getvalue())["findings"]
+    return dict(found)
+
+
+@pytest.mark.parametrize("email", [*LOOKALIKES, "mike@corp\u3002test"])
+def test_the_doctor_names_who_has_such_an_address_and_another_one_mends_it(
+    acme: House, operator: User, mail_server: list[Any], settings: Any, email: str
+) -> None:
+    settings.EMAIL_IS_SET = True
+    assert examined()["state"] == "ok"
+    lookalike, console = factories.member(acme.tenant, Role.EDITOR, factories.user(email)), signed_in(operator)
+    found = examined()
+    assert (found["state"], f"{email} (for mike@corp.test)" in found["found"]) == ("warning", True)
+    assert "Change address" in found["remedy"]
+    assert "Change address" in console.get(f"/users/{lookalike.pk}/").content.decode()
+    page, link = f"/users/{lookalike.pk}/address/", link_of(made(operator, lookalike))
+    for refused in (email, LOOKALIKES[2], "Acme@", acme.owner.email.upper()):
+        assert console.post(page, {"email": refused}).status_code == 422
+    assert (User.objects.get(pk=lookalike.pk).email, stranger().get(link).status_code) == (email, 302)
+    assert console.post(page, {"email": " Mike@Corp.test"}).status_code == 302
+    mike = User.objects.get(email__same="mike@corp.test")
+    assert (mike, mike.email, examined()["state"]) == (lookalike, "Mike@corp.test", "ok")
+    assert stranger().get(link).status_code == 404, "it went to the other mailbox"
+    assert present(stranger(), mike).status_code == 302
+    assert present(stranger(), lookalike).status_code in {401, 422}
+    assert mike.memberships.get().role == "editor"
+    said = AuditEntry.objects.filter(action="user.change").latest("sequence").detail
+    assert (said["before"], said["after"]) == ({"email": email}, {"email": "Mike@corp.test"})
+    notices_send(now=timezone.now())
+    assert (mail_server[-1].to, f"changed from {email} to Mike@corp.test" in mail_server[-1].body) == (
+        [mike.email],
+        True,
+    )
+
+
+def test_who_gives_others_another_address(acme: House, operator: User) -> None:
+    """Operators, but not to themselves; superusers alone to superusers."""
+    deputy, auditor = factories.user(is_staff=True), factories.user(is_auditor=True)
+    own = (operator, operator, 422), (deputy, deputy, 422)
+    of_superusers = (deputy, operator, 422), (operator, factories.operator(), 302)
+    of_others = (deputy, auditor, 302), (auditor, acme.viewer, 403), (acme.owner, acme.viewer, 403)
+    for number, (by, whose, status) in enumerate((*own, *of_superusers, *of_others)):
+        email = f"new-{number}@corp.test"
+        assert signed_in(by).post(f"/users/{whose.pk}/address/", {"email": email}).status_code == status
+        assert (User.objects.get(pk=whose.pk).email == email) == (status == 302)
 
 
 def test_people_are_looked_up_in_one_way() -> None:
