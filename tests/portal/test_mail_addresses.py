@@ -24,6 +24,8 @@ from portal.notices.sending import notices_send
 from portal.signin import attempts
 from portal.signin.accounts import address_prove, email_follow
 from portal.signin.factors import factor_of
+from portal.signin.oidc.mapping import Rights
+from portal.signin.oidc.people import Person, user_admit
 from portal.signin.ranks import RANKS, has_rank
 from portal.signin.resets import password_link_ask
 from tenants.models import Invitation, Membership, PasswordReset, Role, User
@@ -310,6 +312,16 @@ def test_a_mailbox_alone_opens_no_account_of_rank(mail_server: list[Any], rank: 
     assert present(browser, person, OWN).headers["Location"] == "/login/code/"
     assert opened(browser) == []
     assert (User.objects.get(pk=person.pk).address_unproven, person.passkeys.count()) == (False, 1)
+
+
+def test_who_was_linked_by_the_release_before_comes_in_alone_and_with_their_rank() -> None:
+    """It left what had opened the account until then, and the account could be given no rank by its groups."""
+    person = factories.user("newt@acme.test", issuer="https://id.test", subject="u-1", address_unproven=True)
+    squatter, who = signed_in(person), Person("https://id.test", "u-1", person.email, "Newt")
+    admitted = user_admit(actor=OPERATOR, person=who, rights=Rights(operator=True, roles={}))
+    assert (admitted, admitted.is_staff, admitted.address_unproven) == (person, True, False)
+    assert not admitted.has_usable_password()
+    assert squatter.get("/profile/").status_code == 302
 
 
 @pytest.mark.parametrize("invited", [True, False])
