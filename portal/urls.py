@@ -219,6 +219,7 @@ urlpatterns = [
     path("users/<uuid:pk>/status/", people.user_status, name="user-status"),
     path("users/<uuid:pk>/reset/", resets.user_reset, name="user-reset"),
     path("users/<uuid:pk>/end/", persons.user_end, name="user-end"),
+    path("users/<uuid:pk>/address/", persons.user_address, name="user-address"),
     path("users/<uuid:pk>/factor/", persons.user_factor_remove, name="user-factor-remove"),
     path("users/<uuid:pk>/rights/", persons.user_rights, name="user-rights"),
     path("users/<uuid:pk>/view-as/<str:tenant>/", viewing.view_as, name="view-as"),

@@ -9,7 +9,8 @@ What ended after the backup would live again with it: so all of it ends, whether
 3. Service accounts of the system space are made anew; tenants' tokens and certificates of before end with the opening of
    their tenant (``credentials_spend``).
 4. Every tenant is suspended, and every workspace once more: workers end on the clusters what was issued there, and prove it.
-5. Where nobody knows what became of the accounts, no password counts and nobody is an operator but the one who is named.
+5. Where nobody knows what became of the accounts, no password counts and nobody is an operator but the one who is named;
+   that links to the provider are those of the backup is said.
 """
 
 from __future__ import annotations
@@ -148,6 +149,15 @@ def accounts_forget(operator: str) -> str:
     chosen.save(update_fields=["password", "password_given"])
     SecondFactor.objects.filter(user=chosen).delete()
     return f"{chosen.email} signs in with the password {password}"
+
+
+def links_tell() -> Iterator[str]:
+    """What nobody knows of the links to the provider where the database is lost, if the backup has any."""
+    if count := User.objects.exclude(subject="").count():
+        yield (
+            f"links to the provider are as in the backup, of {count} account{'' if count == 1 else 's'}: those made since are"
+            " gone, those ended or moved since are back; compare them in the console before you open"
+        )
 
 
 def _chosen(operator: str) -> User | None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
+
+from django.db.models import CharField, Value
+from django.db.models.functions import Cast, Concat
 
 from audit.models import AuditChain, AuditEntry
 from audit.recorder import Actor
@@ -27,6 +30,7 @@ from tenants.models import (
     Webhook,
     Workspace,
 )
+from tenants.models.mailaddresses import address_key
 
 RESTORE: Final = Actor(name="system:restore", operator=True)
 """Who closed what ``restore --open`` opens again."""
@@ -37,6 +41,7 @@ GONE: Final = "system:restore:deleted"
 DELETED: Final = "It was deleted after the backup that was restored."
 
 _ACCOUNT: Final = (
+    "email",
     "password",
     "password_given",
     "status",
@@ -47,9 +52,12 @@ _ACCOUNT: Final = (
     "subject",
     "address_unproven",
 )
-"""By what an account is opened, whose it is and what it may: one without the others locks its person out, or lets another in."""
-_GONE_ACCOUNT: Final = {"status": User.Status.DISABLED, "subject": ""}
-"""Of an account that is there no more: nobody is let in, and its subject may be another's now."""
+"""By what an account is opened, whose it is and what it may: one without the others locks its person out, or lets another in.
+
+An address may be somebody else's by now, whose mailbox would open the account.
+"""
+_NOWHERE: Final = "@restored.invalid"
+"""No mail goes there: where accounts are while addresses are given out, and stay whose address is another's now."""
 _RANK: Final = list(reversed(Role.values))
 
 
@@ -109,10 +117,14 @@ def newer_than(manifest: Manifest) -> Newer:
 def accounts_keep(newer: Newer) -> Iterator[str]:
     """Give accounts and members what they had last; says what was more in the backup."""
     users = list(User.objects.order_by("pk").select_for_update(no_key=True))
-    # Nobody has one while they are given out: it may have gone from one account to another.
+    taken = {address_key(last["email"]) for last in newer.accounts.values()}
+    lasts = {user.pk: newer.accounts.get(user.pk) or _gone(user, taken) for user in users}
+    # Nobody has a subject, or another address than before, while they are given out: it may have gone from one to another.
     User.objects.exclude(subject="").update(subject="")
+    moved = [user.pk for user in users if lasts[user.pk]["email"] != user.email]
+    User.objects.filter(pk__in=moved).update(email=Concat(Cast("id", CharField()), Value(_NOWHERE)))
     for user in users:
-        last = newer.accounts.get(user.pk, _GONE_ACCOUNT)
+        last = lasts[user.pk]
         changed = [name for name, value in last.items() if getattr(user, name) != value]
         for name in changed:
             setattr(user, name, last[name])
@@ -120,6 +132,7 @@ def accounts_keep(newer: Newer) -> Iterator[str]:
             user.save(update_fields=[*changed, "subject"])
         if changed:
             yield f"account {user.email}: {', '.join(changed)} as it was last, not as in the backup"
+    yield from _accounts_lost(newer, {user.pk for user in users})
     # A second factor that was set up since is asked for, and a code or passkey that was used up or removed opens nothing.
     for factors in (SecondFactor, RecoveryCode, Passkey):
         factors.objects.all().delete()
@@ -146,6 +159,22 @@ def accounts_keep(newer: Newer) -> Iterator[str]:
             yield f"tenant {row.tenant_id}: a membership that was given an end has it ({row.user_id})"
         if changed:
             row.save(update_fields=changed)
+
+
+def _gone(user: User, taken: Collection[str]) -> Mapping[str, Any]:
+    """Of an account that is there no more: nobody is let in; its subject, and its address, may be another's now."""
+    email = f"{user.pk}{_NOWHERE}" if address_key(user.email) in taken else user.email
+    return {"email": email, "status": User.Status.DISABLED, "subject": ""}
+
+
+def _accounts_lost(newer: Newer, known: set[UUID]) -> Iterator[str]:
+    """What became of accounts since the backup that are nobody's now; their persons come in anew, as nobody else."""
+    for pk, last in sorted(newer.accounts.items(), key=lambda each: str(each[1]["email"])):
+        if pk not in known:
+            linked = (
+                f", and so is its link to the subject {last['subject']} of {last['issuer']}" if last["subject"] else ""
+            )
+            yield f"account {last['email']} was made after the backup and is gone{linked}"
 
 
 def closings(newer: Newer) -> Mapping[str, tuple[str, str]]:

@@ -160,8 +160,10 @@ def _close(done: Restored, newer: Newer, keep_accounts: bool, operator: str, now
         done.differences.append(f"audit {chain}: {rows} rows after the backup are cut off")
     if newer.continues:
         done.differences += accounts_keep(newer)
-    elif not keep_accounts:
-        done.signs_in = closing.accounts_forget(operator)
+    else:
+        if not keep_accounts:
+            done.signs_in = closing.accounts_forget(operator)
+        done.differences += closing.links_tell()
     done.differences += closing.credentials_end_all(now=now)
     done.differences += closing.webhooks_end(newer)
     done.differences += closing.tenants_close(newer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from portal.doctor import database, exposure, keys, replication, work
+from portal.doctor import database, exposure, keys, people, replication, work
 from portal.doctor.findings import Check, Finding, findings_of
 
 CHECKS: Final[dict[str, Check]] = {
@@ -28,6 +28,7 @@ CHECKS: Final[dict[str, Check]] = {
     "checkpoints": work.checkpoints,
     "backups": work.backups,
     "doors": work.doors,
+    "addresses": people.addresses,
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -17,6 +17,7 @@ UNPROVED: Final = "unproved"
 """Nobody could look, because something else is broken."""
 ELSEWHERE: Final = "elsewhere"
 """It is not where this was asked, and need not be there."""
+_NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,12 @@ def failed(name: str, found: str, remedy: str) -> Finding:
 def elsewhere(name: str, why: str, remedy: str) -> Finding:
     """Nothing to be looked at here; ``why`` goes on behind "because", ``remedy`` says where to ask."""
     return Finding(name, ELSEWHERE, f"not here, because {why}", remedy)
+
+
+def some(names: Sequence[str]) -> str:
+    """The first of them, and how many more there are."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def findings_of(checks: Iterable[tuple[str, Check]]) -> Iterator[Finding]:

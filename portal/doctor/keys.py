@@ -18,10 +18,9 @@ from django.conf import settings
 
 from gateway.http.certificates import made_at
 from kube.authentication import pki
-from portal.doctor.findings import Finding, elsewhere, failed, ok, warning
+from portal.doctor.findings import Finding, elsewhere, failed, ok, some, warning
 from tenants.clusters import encryption, sealed
 
-_NAMED: Final = 5
 _SECRET_LENGTH: Final = 40
 _OLD: Final = timedelta(days=400)
 _SOON: Final = timedelta(days=30)
@@ -73,23 +72,18 @@ def sealing_keys() -> Iterator[Finding]:
     if lost:
         yield failed(
             "sealing-keys",
-            f"what is kept of these opens with none of them: {_some(lost)}",
+            f"what is kept of these opens with none of them: {some(lost)}",
             "Put the key that sealed it back, behind the newer ones; or register the cluster again, remove the second"
             " factor, make the webhook anew.",
         )
     elif behind:
         yield warning(
             "sealing-keys",
-            f"what is kept of these is sealed with an older key: {_some(behind)}",
+            f"what is kept of these is sealed with an older key: {some(behind)}",
             "Run manage.py rotate sealing-keys --finish, then take the older key out.",
         )
     else:
         yield ok("sealing-keys", f"{len(keys)}, all that stays opens with the first")
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
 
 
 def key_files() -> Iterator[Finding]:

@@ -103,6 +103,16 @@ class ResetForm(forms.Form):
         self.fields["way"].initial = ways[0][0]
 
 
+class AddressForm(forms.Form):
+    """Another e-mail address of somebody's."""
+
+    email = forms.EmailField(
+        label="New e-mail address",
+        max_length=254,
+        widget=forms.EmailInput(attrs={"autocomplete": "off", "autofocus": True}),
+    )
+
+
 class StatusForm(forms.Form):
     """What an account is to be from now on, whatever it is when the form arrives."""
 

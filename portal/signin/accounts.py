@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -265,17 +266,47 @@ def address_prove(*, actor: Actor, user: User, keep_factors: bool = False) -> No
 
 
 @transaction.atomic
+def address_change(*, actor: Actor, user_id: UUID, email: str) -> User:
+    """Give an account another address: its person signs in by it from then on, and is the person of no other.
+
+    Links for a new password end, for they went to the mailbox from before. Who has the account, and whether somebody has shown
+    that the address is theirs, stays. Operators, as ``person_below``, never their own. Raises ``NotFound``, ``Forbidden``,
+    ``Conflict``, ``Invalid``, ``AlreadyExists``.
+    """
+    user = person_below(actor, user_id)
+    if actor.user_id == user.pk:
+        raise Conflict("You cannot change your own address; ask another operator.", kind="users")
+    before, email = user.email, User.objects.normalize_email(email.strip())
+    try:
+        _address_set(actor, user, email)
+    except ValidationError as error:
+        causes = [Cause("FieldValueInvalid", message, "email") for message in error.messages]
+        raise Invalid(f"User is invalid: {causes[0].message}", kind="User", causes=causes) from error
+    except IntegrityError:
+        raise AlreadyExists(f"There is an account for {email} already.", kind="users") from None
+    user.password_resets.filter(ended_at=None).update(ended_at=timezone.now())
+    note_account(actor, user, f"Your address here was changed from {before} to {email}")
+    return user
+
+
+@transaction.atomic
 def email_follow(*, actor: Actor, user: User, email: str) -> None:
     """Take the address that the provider has verified, unless it is malformed or another account's (OIDC-07)."""
+    with suppress(ValidationError, IntegrityError):
+        _address_set(actor, user, email)
+
+
+def _address_set(actor: Actor, user: User, email: str) -> None:
+    """Set and audit it. Raises ``ValidationError``, ``IntegrityError`` where another account has it: then nothing is changed."""
     before = user.email
+    check_address(email)
+    user.email = email
     try:
-        check_address(email)
         with transaction.atomic():
-            user.email = email
             user.save(update_fields=["email"])
-    except (ValidationError, IntegrityError):
+    except IntegrityError:
         user.email = before
-        return
+        raise
     detail = {"user": email, "before": {"email": before}, "after": {"email": email}}
     actor.record(Action.USER_CHANGED, chain=SYSTEM_CHAIN, target=f"users/{user.id}", detail=detail)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import Any, Final
 
@@ -11,10 +12,14 @@ from django.db import models
 
 MAX_ADDRESS: Final = 254
 
+_MADE_ASCII: Final = re.compile("([\u0130\u212a])")
+"""The letters of which ``lower`` makes some of ASCII."""
+
 
 def address_key(email: str) -> str:
-    """The same for every spelling of one address: what accounts are looked up, and attempts counted, by."""
-    return email.strip().lower()
+    """The same for every spelling of one address, and no other's: accounts are looked up, and attempts counted, by it."""
+    parts = _MADE_ASCII.split(email.strip())
+    return "".join(part if _MADE_ASCII.fullmatch(part) else part.lower() for part in parts)
 
 
 def check_address(email: str) -> None:
@@ -27,15 +32,29 @@ def check_address(email: str) -> None:
     if len(email) > MAX_ADDRESS:
         raise ValidationError(f"At most {MAX_ADDRESS} characters.")
     domain = email.rpartition("@")[2].lower()
-    if not email.isascii() and (any(map(_is_ascii_elsewhere, email)) or _as_mailed(domain) != domain):
+    if not email.isascii() and (any(map(_ascii_elsewhere, email)) or _as_mailed(domain) != domain):
         raise ValidationError(
             "This address could be taken for another one. Write it in ASCII, a domain of other letters as xn--…"
         )
 
 
-def _is_ascii_elsewhere(letter: str) -> bool:
-    forms = (letter.lower(), letter.upper(), letter.casefold(), unicodedata.normalize("NFKC", letter))
-    return not letter.isascii() and any(each.isascii() for form in forms for each in form)
+def address_taken_for(email: str) -> str:
+    """Which other address one that is no more taken from anybody (``check_address``) is taken for; empty for none."""
+    try:
+        check_address(email)
+    except ValidationError:
+        local, _, domain = email.rpartition("@")
+        letters = f"{local}@{_as_mailed(domain.lower()) or domain}"
+        other = "".join(_ascii_elsewhere(each) or each for each in letters).lower()
+        return other if other != address_key(email) else ""
+    return ""
+
+
+def _ascii_elsewhere(letter: str) -> str:
+    """What of ASCII a letter beyond it is in another case or form; empty where it is none."""
+    forms = (unicodedata.normalize("NFKC", letter), letter.casefold(), letter.upper(), letter.lower())
+    of_ascii = ("".join(each for each in form if each.isascii()) for form in forms if not letter.isascii())
+    return next(filter(None, of_ascii), "")
 
 
 def _as_mailed(domain: str) -> str:

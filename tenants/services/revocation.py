@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from audit.recorder import Actor
 from tenants.models import Invitation, Tenant, User
+from tenants.models.mailaddresses import address_key
 
 
 def credentials_end(*, actor: Actor, user: User, tenant: str = "") -> int:
@@ -52,9 +53,13 @@ def invitations_end(user: User, tenant: str, *, before: datetime | None = None) 
     or give what was not. Call it while the person is known in the tenant.
     """
     now = timezone.now()
-    waiting = Invitation.objects.filter(tenant_id=tenant, email__same=user.email, accepted_at=None, revoked_at=None)
-    ended: int = waiting.filter(created_at__lt=before or now).update(revoked_at=now)
-    return ended
+    waiting = Invitation.objects.filter(tenant_id=tenant, accepted_at=None, revoked_at=None)
+    waiting = waiting.filter(created_at__lt=before or now)
+    # Releases before have kept addresses as they were typed, in capitals too that the database may not know: of those that
+    # wait, which are bounded, each is compared here.
+    key = address_key(user.email)
+    theirs = [pk for pk, email in waiting.values_list("pk", "email") if address_key(email) == key]
+    return waiting.filter(pk__in=theirs).update(revoked_at=now)
 
 
 def _wake() -> None:

@@ -55,6 +55,26 @@ link("second", "u-1")
 people["third"].delete()
 link("alice", "u-3")
 """
+MOVED = """
+from tenants.models import User
+for name in ("left", "one", "other", "gone"):
+    User.objects.create_user(f"{name}@acme.test", "correct horse battery")
+User.objects.filter(email="left@acme.test").update(issuer="https://id.test", subject="u-1")
+"""
+MOVED_SINCE = """
+from tenants.models import User
+people = {user.email.partition("@")[0]: user for user in User.objects.all()}
+def move(name, email):
+    User.objects.filter(pk=people[name].pk).update(email=email)
+move("left", "left@elsewhere.test")
+User.objects.create_user("left@acme.test", issuer="https://id.test", subject="u-2")
+User.objects.create_user("new@acme.test", "correct horse battery")
+move("one", "x@acme.test")
+move("other", "one@acme.test")
+move("one", "other@acme.test")
+people["gone"].delete()
+move("alice", "gone@acme.test")
+"""
 LEASED = """
 from datetime import timedelta
 from django.utils import timezone
@@ -175,8 +195,32 @@ def test_whoever_was_linked_or_has_shown_their_address_since_still_has(house: In
     assert list(rows.values()) == last
 
 
+def test_an_address_or_link_that_is_somebody_elses_since_opens_no_account_from_before(
+    house: Installation, install: Install, tmp_path: Path
+) -> None:
+    """Whose mailbox it is now would be sent a link for a new password of whose it was."""
+    addresses = "SELECT id::text, email, subject, status FROM users ORDER BY created_at"
+    file, elsewhere = tmp_path / "a.backup", install()
+    house.manage("shell", code=MOVED)
+    house.manage("backup", str(file))
+    before = house.ask(addresses)
+    house.manage("shell", code=MOVED_SINCE)
+    last = {row[0]: row for row in house.ask(addresses)}
+    said = house.manage("restore", str(file))
+    assert "account left@elsewhere.test: email as it was last, not as in the backup" in said
+    gone = "account left@acme.test was made after the backup and is gone, and so is its link to the subject u-2 of "
+    assert gone + "https://id.test" in said
+    assert "account new@acme.test was made after the backup and is gone\n" in said
+    rows = house.ask(addresses)
+    assert [row for row in rows if row[0] in last] == [last[key] for key, *_ in before if key in last]
+    assert [row[1:] for row in rows if row[0] not in last] == [(f"{before[-1][0]}@restored.invalid", "", "disabled")]
+    told = "links to the provider are as in the backup, of 1 account: those made since are gone"
+    assert told not in said
+    assert told in elsewhere.manage("restore", str(file), "--keep-accounts")
+
+
 def test_it_is_said_of_each_field_of_an_account_which_side_it_is_taken_from() -> None:
-    of_the_backup = {"id", "email", "name", "created_at", "last_login", "notices_off"}
+    of_the_backup = {"id", "name", "created_at", "last_login", "notices_off"}
     made_anew = {"session_epoch"}
     assert {field.name for field in User._meta.concrete_fields} == {*_ACCOUNT, *of_the_backup, *made_anew}
 

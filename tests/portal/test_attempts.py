@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import secrets
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -168,6 +170,28 @@ def test_attempts_from_one_address_lock_no_account(acme: House) -> None:
         except TooManyRequests:
             continue
     assert fresh_browser(acme.owner, anywhere()) == 302
+
+
+def test_guesses_at_once_are_no_more_than_one_after_the_other() -> None:
+    """However many processes and threads compare passwords: each counts before, and Redis counts for all of them."""
+    address, email, begin = anywhere(), f"{secrets.token_hex(4)}@acme.test", threading.Barrier(16)
+
+    def guess(number: int) -> int:
+        begin.wait()
+        spelled = email if number % 2 else f" {email.upper()}"
+        return sum(was_let(request_from(address), spelled) for _ in range(4))
+
+    with ThreadPoolExecutor(begin.parties) as pool:
+        assert sum(pool.map(guess, range(begin.parties))) == attempts.ACCOUNT_AND_ADDRESS.burst
+
+
+def was_let(request: HttpRequest, email: str) -> bool:
+    """Whether a password is compared at all."""
+    try:
+        attempts.attempt(request, email=email)
+    except TooManyRequests:
+        return False
+    return True
 
 
 def test_success_is_not_counted(acme: House) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from datetime import timedelta
+from io import StringIO
 from typing import Any, Final
 
 import pytest
 from django.contrib import auth
 from django.core.exceptions import ValidationError
+from django.core.management import call_command
 from django.db import connection
 from django.test import Client
 from django.utils import timezone
@@ -17,15 +20,19 @@ from pyotp import TOTP
 
 from audit.models import AuditEntry
 from kube.requests.status import Forbidden, Invalid
+from portal.notices.sending import notices_send
 from portal.signin import attempts
 from portal.signin.accounts import address_prove, email_follow
 from portal.signin.factors import factor_of
+from portal.signin.oidc.mapping import Rights
+from portal.signin.oidc.people import Person, user_admit
 from portal.signin.ranks import RANKS, has_rank
 from portal.signin.resets import password_link_ask
-from tenants.models import Membership, PasswordReset, User
-from tenants.models.mailaddresses import check_address
+from tenants.models import Invitation, Membership, PasswordReset, Role, User
+from tenants.models.mailaddresses import address_key, check_address
 from tenants.rights import person_locked
 from tenants.selectors import user_by_email
+from tenants.services.memberships import membership_remove, membership_set
 from tenants.services.namespaces import _person
 from tests import factories
 from tests.portal.authenticator import Authenticator
@@ -90,6 +97,7 @@ def test_no_letter_that_becomes_one_of_ascii_is_in_an_address() -> None:
     assert [shape.format(each) for each in letters for shape in shapes if not is_refused(shape.format(each))] == []
     assert [domain for domain in SAME_MAIL if not is_refused(f"mike@{domain}")] == []
     assert is_refused("\u00c4nna@corp.test"), "letters beyond ASCII are a domain's alone"
+    assert [each for each in letters if not each.isascii() and address_key(each).isascii()] == []
 
 
 @pytest.mark.parametrize(
@@ -153,6 +161,83 @@ def test_each_spelling_invites_the_one_person(acme: House, email: str) -> None:
     User.objects.create_user(email, factories.PASSWORD)
     assert signed_in(acme.owner).post("/tenants/acme/members/add/", again).status_code == 302
     assert stranger().get(link).status_code == 404
+
+
+def test_an_invitation_in_a_spelling_of_before_meets_its_person_and_no_more(acme: House) -> None:
+    """Releases before have kept addresses as they were typed: what is decided about the person ends such a link too."""
+    anna, typed = factories.user("anna@m\u00fcnchen.test"), "Anna@M\u00dcNCHEN.test"
+    for decided in (False, True):
+        link = invite(acme.owner, anna.email, "admin")
+        Invitation.objects.filter(accepted_at=None, revoked_at=None).update(email=typed)
+        if decided:
+            membership_set(actor=OPERATOR, tenant="acme", user=anna, role=Role.VIEWER)
+            assert stranger().get(link).status_code == 404
+        else:
+            assert accept(signed_in(anna), link).status_code == 302
+        assert Membership.objects.get(user=anna).role == ("viewer" if decided else "admin")
+        membership_remove(actor=OPERATOR, tenant="acme", user=anna)
+
+
+@pytest.mark.parametrize("email", LOOKALIKES)
+def test_what_such_an_address_was_sent_before_is_nobody_elses(acme: House, email: str) -> None:
+    """Python makes k of one of them: the person of the address in ASCII is not whom that link is for."""
+    assert address_key(email) != "mike@corp.test"
+    link = invite(acme.owner, "mike@corp.test", "admin")
+    Invitation.objects.update(email=email)
+    mike = factories.user("mike@corp.test")
+    accept(signed_in(mike), link)
+    assert not Membership.objects.filter(user=mike).exists()
+
+
+def examined() -> dict[str, str]:
+    """What ``manage.py doctor`` finds of addresses."""
+    said = StringIO()
+    call_command("doctor", "addresses", "--output", "json", stdout=said)
+    (found,) = json.loads(said.getvalue())["findings"]
+    return dict(found)
+
+
+@pytest.mark.parametrize("email", [*LOOKALIKES, "mike@corp\u3002test"])
+def test_the_doctor_names_who_has_such_an_address_and_another_one_mends_it(
+    acme: House, operator: User, mail_server: list[Any], settings: Any, email: str
+) -> None:
+    settings.EMAIL_IS_SET = True
+    assert examined()["state"] == "ok"
+    lookalike, console = factories.member(acme.tenant, Role.EDITOR, factories.user(email)), signed_in(operator)
+    found = examined()
+    assert (found["state"], f"{email} (for mike@corp.test)" in found["found"]) == ("warning", True)
+    assert "Change address" in found["remedy"]
+    assert "Change address" in console.get(f"/users/{lookalike.pk}/").content.decode()
+    page, link = f"/users/{lookalike.pk}/address/", link_of(made(operator, lookalike))
+    for refused in (email, LOOKALIKES[2], "Acme@", acme.owner.email.upper()):
+        assert console.post(page, {"email": refused}).status_code == 422
+    assert (User.objects.get(pk=lookalike.pk).email, stranger().get(link).status_code) == (email, 302)
+    assert console.post(page, {"email": " Mike@Corp.test"}).status_code == 302
+    mike = User.objects.get(email__same="mike@corp.test")
+    assert (mike, mike.email, examined()["state"]) == (lookalike, "Mike@corp.test", "ok")
+    assert stranger().get(link).status_code == 404, "it went to the other mailbox"
+    assert present(stranger(), mike).status_code == 302
+    assert present(stranger(), lookalike).status_code in {401, 422}
+    assert mike.memberships.get().role == "editor"
+    said = AuditEntry.objects.filter(action="user.change").latest("sequence").detail
+    assert (said["before"], said["after"]) == ({"email": email}, {"email": "Mike@corp.test"})
+    notices_send(now=timezone.now())
+    assert (mail_server[-1].to, f"changed from {email} to Mike@corp.test" in mail_server[-1].body) == (
+        [mike.email],
+        True,
+    )
+
+
+def test_who_gives_others_another_address(acme: House, operator: User) -> None:
+    """Operators, but not to themselves; superusers alone to superusers."""
+    deputy, auditor = factories.user(is_staff=True), factories.user(is_auditor=True)
+    own = (operator, operator, 422), (deputy, deputy, 422)
+    of_superusers = (deputy, operator, 422), (operator, factories.operator(), 302)
+    of_others = (deputy, auditor, 302), (auditor, acme.viewer, 403), (acme.owner, acme.viewer, 403)
+    for number, (by, whose, status) in enumerate((*own, *of_superusers, *of_others)):
+        email = f"new-{number}@corp.test"
+        assert signed_in(by).post(f"/users/{whose.pk}/address/", {"email": email}).status_code == status
+        assert (User.objects.get(pk=whose.pk).email == email) == (status == 302)
 
 
 def test_people_are_looked_up_in_one_way() -> None:
@@ -227,6 +312,16 @@ def test_a_mailbox_alone_opens_no_account_of_rank(mail_server: list[Any], rank: 
     assert present(browser, person, OWN).headers["Location"] == "/login/code/"
     assert opened(browser) == []
     assert (User.objects.get(pk=person.pk).address_unproven, person.passkeys.count()) == (False, 1)
+
+
+def test_who_was_linked_by_the_release_before_comes_in_alone_and_with_their_rank() -> None:
+    """It left what had opened the account until then, and the account could be given no rank by its groups."""
+    person = factories.user("newt@acme.test", issuer="https://id.test", subject="u-1", address_unproven=True)
+    squatter, who = signed_in(person), Person("https://id.test", "u-1", person.email, "Newt")
+    admitted = user_admit(actor=OPERATOR, person=who, rights=Rights(operator=True, roles={}))
+    assert (admitted, admitted.is_staff, admitted.address_unproven) == (person, True, False)
+    assert not admitted.has_usable_password()
+    assert squatter.get("/profile/").status_code == 302
 
 
 @pytest.mark.parametrize("invited", [True, False])

@@ -76,6 +76,9 @@ def user_admit(*, actor: Actor, person: Person, rights: Rights) -> User:
     user = user_of(person.issuer, person.subject) or _made(actor, person)
     if not user.is_active:
         raise SignInRefused("the account is disabled", "Your account is disabled.", "Ask an operator of this platform.")
+    if user.address_unproven:
+        # The release before has linked it, beside this one, and left what opened it: a superuser has said whose it is.
+        accounts.address_prove(actor=actor, user=user)
     email = User.objects.normalize_email(person.email)
     if email and email != user.email:
         accounts.email_follow(actor=actor, user=user, email=email)

@@ -19,7 +19,7 @@ from access.credentials.tokens import tokens_of
 from kube.requests.status import NotFound, StatusError
 from portal.admin.places import console_of
 from portal.http.actors import actor_of
-from portal.pages.accountforms import RightsForm
+from portal.pages.accountforms import AddressForm, RightsForm
 from portal.pages.browsers import browser_name
 from portal.pages.forms import ConfirmForm, EmptyForm, add_status_error
 from portal.signin import accounts, factors
@@ -118,6 +118,35 @@ def user_rights(request: HttpRequest, pk: UUID) -> HttpResponse:
         submit="Set",
         done="The rights are changed; they count from the next request on.",
         back=reverse("user", args=[pk]),
+        crumbs=_crumbs(person),
+    )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def user_address(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """Another e-mail address for an account. Operators only."""
+    actor = actor_of(request)
+    require_operator(actor)
+    person = person_named(actor, pk)
+    texts = [
+        "They sign in by it from now on, and roles in spaces that name the old address are not theirs any more.",
+        "Links for a new password end; sessions, credentials and memberships stay.",
+        "Where mail for the old address may have gone to somebody else, reset the password too.",
+    ]
+    if person.subject:
+        texts.append(
+            "The account is linked to the provider: the address that this has verified is taken at each sign-in."
+        )
+    return render_action(
+        request,
+        AddressForm(request.POST or None),
+        lambda data: accounts.address_change(actor=actor, user_id=pk, email=data["email"]),
+        title=f"Change the address of {person.email}",
+        submit="Change address",
+        done="The address is changed.",
+        back=reverse("user", args=[pk]),
+        texts=texts,
         crumbs=_crumbs(person),
     )
 
