@@ -293,6 +293,26 @@ def test_addresses_that_never_answer_hold_up_nobody_elses_messages(acme: House, 
     assert last.pk in mails_due(now=now, limit=2)
 
 
+@pytest.mark.parametrize("host", ["xn--a-.example", "[::1]x"])
+def test_an_address_that_cannot_be_read_holds_up_nobody_elses_messages(
+    acme: House, globex: House, sink: Sink, settings: Any, host: str
+) -> None:
+    """What a form takes for an address a library stumbles over: that one message fails, and is given up in time."""
+    settings.EMAIL_IS_SET = True
+    hook(f"https://{host}/")
+    hook(sink.url, "globex")
+    for tenant, user in (("acme", acme.viewer), ("globex", globex.viewer)):
+        membership_set(actor=OPERATOR, tenant=tenant, user=user, role=Role.EDITOR)
+    now = timezone.now()
+    notices_send(now=now)
+    assert (len(sink.came), len(mail.outbox)) == (1, 2)
+    row = Delivery.objects.get(webhook__tenant="acme")
+    assert (row.state, row.attempts, row.answer) == ("waiting", 1, "this is no address")
+    notices_send(now=now + timedelta(days=2))
+    row.refresh_from_db()
+    assert row.state == "failed"
+
+
 def test_a_redirect_leads_nowhere(acme: House, sink: Sink) -> None:
     hook(sink.url)
     sink.status, sink.location = "307 Go", sink.url.replace("/hook", "/elsewhere")
