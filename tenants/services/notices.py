@@ -49,6 +49,7 @@ MAIL: Final = "mail"
 WAYS: Final = (PORTAL, MAIL)
 
 KEPT_OF_PERSON: Final = 200
+"""And as many of what a person is told always."""
 KEPT_OF_WEBHOOK: Final = 100
 WEBHOOKS_MAX: Final = 10
 _TOLD_MAX: Final = 100
@@ -279,7 +280,9 @@ def _tell_person(found: Notice, user: User, now: datetime) -> None:
     )
     if by_mail:
         Delivery.objects.create(notification=made, kind=found.kind, not_before=now, created_at=found.created_at)
-    _keep(Notification.objects.filter(user=user), KEPT_OF_PERSON)
+    told = Notification.objects.filter(user=user)
+    # Others cause what they like: what is always told is not pushed out by that, nor are the e-mails that wait.
+    _keep(told.filter(kind__in=ALWAYS) if found.kind in ALWAYS else told.exclude(kind__in=ALWAYS), KEPT_OF_PERSON)
 
 
 def _keep(rows: Any, number: int) -> None:
