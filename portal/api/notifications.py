@@ -106,10 +106,11 @@ class NotificationsRead(Endpoint):
         responses={200: ReadSerializer},
     )
     def post(self, request: Request) -> Response:
-        """One that is read already stays so."""
+        """One that is read already stays so; with a token for one tenant, of what is about that one."""
         user: Any = request.user
-        one = self.validated_body(request, ReadRequest).get("id")
-        return Response({"read": notifications_read(user=user, now=timezone.now(), notification_id=one)})
+        one, tenant = self.validated_body(request, ReadRequest).get("id"), token_tenant(request)
+        read = notifications_read(user=user, now=timezone.now(), notification_id=one, tenant=tenant)
+        return Response({"read": read})
 
 
 class WebhookCreateRequest(RequestSerializer):

@@ -136,9 +136,11 @@ def delivery_end(delivery: Delivery, *, sent: bool, answer: str, now: datetime) 
     delivery.save(update_fields=["state", "answer", "finished_at", "not_before"])
 
 
-def notifications_read(*, user: User, now: datetime, notification_id: UUID | None = None) -> int:
-    """Mark one as read, or all of a person's; how many were not."""
+def notifications_read(*, user: User, now: datetime, notification_id: UUID | None = None, tenant: str = "") -> int:
+    """Mark one as read, or all of a person's, or of those about one ``tenant``; how many were not."""
     rows = Notification.objects.filter(user=user, read_at=None)
+    if tenant:
+        rows = rows.filter(tenant_id=tenant)
     if notification_id is not None:
         rows = rows.filter(pk=notification_id)
     return rows.update(read_at=now)

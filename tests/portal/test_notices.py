@@ -400,6 +400,9 @@ def test_the_rest_api_lists_and_marks_them(acme: House, globex: House) -> None:
     assert {row["tenant"] for row in rows} == {"acme", "globex"}
     bound = send(bearer(acme.viewer, tenant=acme.tenant), "GET", "notifications/").json()["results"]
     assert [row["tenant"] for row in bound] == ["acme"]
+    elsewhere = [{"id": row["id"]} for row in rows if row["tenant"] == "globex"]
+    marked = [send(bearer(acme.viewer, tenant=acme.tenant), "POST", "notifications/read", each) for each in elsewhere]
+    assert [answer.json() for answer in marked] == [{"read": 0}], "a token for one tenant knows of no other"
     assert send(client, "POST", "notifications/read", {"id": rows[0]["id"]}).json() == {"read": 1}
     assert send(bearer(acme.owner), "POST", "notifications/read", {"id": rows[1]["id"]}).json() == {"read": 0}
     assert send(client, "POST", "notifications/read").json() == {"read": 1}
