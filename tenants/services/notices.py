@@ -164,9 +164,10 @@ def webhook_create(*, actor: Actor, tenant: str, url: str, kinds: Sequence[str],
     Whether the address may be spoken to is looked at with every message. Raises ``NotFound``, ``Forbidden``, ``Invalid``,
     ``Conflict`` for too many.
     """
+    found = tenant_locked(tenant) if tenant else None
     require_webhooks(actor, tenant)
-    if tenant:
-        require_open(actor, tenant_locked(tenant))
+    if found is not None:
+        require_open(actor, found)
     _check_url(url)
     if unknown := sorted(set(kinds) - set(NoticeKind.values)):
         raise _invalid("kinds", f'Unsupported value: "{unknown[0][:40]}"')
