@@ -23,6 +23,7 @@ from tenants.services.notices import WAYS, notices_choose
 from tests import factories
 from tests.portal.authenticator import Authenticator
 from tests.portal.conftest import House, signed_in
+from tests.portal.test_api import bearer
 from tests.portal.test_passkeys import added
 from tests.portal.test_requests import actor
 
@@ -146,6 +147,11 @@ def test_after_a_change_of_the_password_what_still_opens_the_account_is_named(ac
     page = browser.get("/profile/").content.decode()
     assert "the passkeys “Phone”, “Stick”, “Laptop” and 1 more still sign you in: look through them" in page
     assert "still sign you in" in heard(acme.viewer)[-1]
+    bearer(acme.owner)
+    third = signed_in(acme.owner)
+    third.post("/profile/password/", {"old": factories.PASSWORD, "password": NEW})
+    assert "access tokens still work for you (1): revoke those" in third.get("/profile/").content.decode()
+    assert "access tokens still work for you (1): revoke those" in heard(acme.owner)[-1]
     Membership.objects.filter(user=acme.viewer).delete()
     other = signed_in(acme.editor)
     answer = other.post("/profile/password/", {"old": factories.PASSWORD, "password": NEW})
