@@ -70,8 +70,14 @@ class PublicResolver(AbstractResolver):
 
 
 def require_allowed(url: str, networks: Sequence[IPv4Network | IPv6Network] = ()) -> None:
-    """``NotPublic`` for a URL whose host is an address, which no resolver sees, and one that is not allowed."""
-    host = URL(url, encoded=True).host or ""
+    """``NotPublic`` for a URL whose host is an address, which no resolver sees, and one that is not allowed.
+
+    And for one whose host is none: what one takes for a URL another cannot read.
+    """
+    try:
+        host = URL(url, encoded=True).host or ""
+    except ValueError:
+        raise NotPublic("this is no address") from None
     try:
         ip_address(host.partition("%")[0])
     except ValueError:

@@ -18,6 +18,7 @@ from django_htmx.http import HttpResponseClientRedirect
 from audit.requestnames import request_name
 from kube.requests.status import StatusError, TooManyRequests
 from portal.database import scopes
+from portal.database.connections import give_back
 from portal.database.scopes import Scope
 from portal.http import errors, metrics, secretkeys
 from portal.http.actors import pace_headers, require_pace, scope_of
@@ -74,7 +75,10 @@ class PageCompressionMiddleware(GZipMiddleware):
 
 
 class RequestMiddleware:
-    """Names each request, refuses NUL characters in its target, and turns domain errors into pages."""
+    """Names each request, refuses NUL characters in its target, and turns domain errors into pages.
+
+    What has been made needs no connection of the database while it is sent.
+    """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
@@ -96,6 +100,9 @@ class RequestMiddleware:
             # Pages and answers are about one person; static files have passed before this middleware.
             response["Cache-Control"] = "no-store"
         metrics.observe(request, response, clock.seconds())
+        if not isinstance(response, StreamingHttpResponse):
+            # From here on it is the client's choice how long it takes.
+            give_back()
         return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:

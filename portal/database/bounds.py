@@ -61,12 +61,14 @@ BOUNDS: Final[Mapping[str, Bound]] = {
     "invitations": Bound(By.AGE, "200 wait at a time; ended ones go", "tenants.services.invitations.WAITING_MAX"),
     "access_requests": Bound(
         By.AGE,
-        "20 of a person and 200 of a tenant wait at a time; ended ones go",
+        "20 of a person and 200 of a tenant's members wait at a time; ended ones go",
         "tenants.requests.selectors.OPEN_OF_PERSON_MAX",
     ),
     "request_comments": Bound(By.WITH, "50 a request", "tenants.services.requests.asking.COMMENTS_MAX"),
     "notices": Bound(By.RATE, "told within seconds and gone", "tenants.actionlimits.WRITES"),
-    "notifications": Bound(By.COUNT, "200 of a person", "tenants.services.notices.KEPT_OF_PERSON"),
+    "notifications": Bound(
+        By.COUNT, "200 of a person, and 200 about the account", "tenants.services.notices.KEPT_OF_PERSON"
+    ),
     "webhooks": Bound(By.COUNT, "10 of a tenant", "tenants.services.notices.WEBHOOKS_MAX"),
     "deliveries": Bound(
         By.COUNT, "100 of a webhook, one of a notification", "tenants.services.notices.KEPT_OF_WEBHOOK"

@@ -37,7 +37,8 @@ def actor_of(request: HttpRequest) -> Actor:
 def require_pace(request: HttpRequest, user: Any) -> None:
     """Count once what a person asks; operators are not counted. Raises ``TooManyRequests`` (AD6, AD8).
 
-    What is read counts for the person's tenant too, of several the first by name: many members are no more than one tenant.
+    What is read counts for the person's tenant too, of several the one that they have been in for longest: many members
+    are no more than one tenant, and who is made a member of another, without being asked, loses nothing by it.
     """
     if not user.is_authenticated or user.is_staff or hasattr(request, "paced"):
         return
@@ -66,7 +67,7 @@ def pace_headers(request: HttpRequest) -> dict[str, str]:
 @lru_cache(maxsize=10_000)
 def _first_tenant(user_id: UUID, moment: int) -> str:
     with everything():
-        of_person = Membership.objects.filter(user_id=user_id).order_by("tenant_id")
+        of_person = Membership.objects.filter(user_id=user_id).order_by("created_at", "pk")
         return of_person.values_list("tenant_id", flat=True).first() or ""
 
 

@@ -16,4 +16,4 @@ def page_behind(request: HttpRequest) -> str:
         return ""
     path = page._replace(scheme="", netloc="", fragment="").geturl() if page.netloc == request.get_host() else ""
     # What begins with two slashes is a page of ours behind our host, and another site's without it.
-    return path if url_has_allowed_host_and_scheme(path, None) else ""
+    return path if path.startswith("/") and url_has_allowed_host_and_scheme(path, None) else ""

@@ -352,8 +352,10 @@ def password_set(*, actor: Actor, user: User, password: str, given: bool = False
 
 def left_after(user: User) -> str:
     """What a new password does not end, for its person to look through; empty where there is nothing."""
+    tokens = user.access_tokens.filter(revoked_at=None, expires_at__gt=timezone.now()).count()
     left = factors.factors_left(user)
-    return f"; {left} still sign you in: look through them on your profile" if left else ""
+    said = f"; access tokens still work for you ({tokens}): revoke those that are not yours" if tokens else ""
+    return said + (f"; {left} still sign you in: look through them on your profile" if left else "")
 
 
 def _check_password(password: str, user: User | None) -> None:

@@ -86,8 +86,8 @@ def invitation_revoke(*, actor: Actor, tenant: str, invitation_id: UUID, now: da
 
     Raises ``NotFound``, ``Forbidden``.
     """
-    require_role(actor, tenant, Role.ADMIN)
     tenant_locked(tenant)
+    require_role(actor, tenant, Role.ADMIN)
     found = Invitation.objects.filter(tenant_id=tenant, pk=invitation_id).first()
     if found is None:
         raise NotFound("There is no such invitation.", kind="invitations")
@@ -151,8 +151,8 @@ def invitation_accept(*, actor: Actor, user: User, digest: str, now: datetime) -
 
 def _locked(actor: Actor, tenant: str, role: Role) -> Tenant:
     """The tenant, its row locked, in which the actor may give the role."""
-    _require_giving(actor, tenant, role)
     found = tenant_locked(tenant)
+    _require_giving(actor, tenant, role)
     require_open(actor, found)
     return found
 

@@ -49,6 +49,7 @@ MAIL: Final = "mail"
 WAYS: Final = (PORTAL, MAIL)
 
 KEPT_OF_PERSON: Final = 200
+"""And as many of what a person is told always."""
 KEPT_OF_WEBHOOK: Final = 100
 WEBHOOKS_MAX: Final = 10
 _TOLD_MAX: Final = 100
@@ -135,9 +136,11 @@ def delivery_end(delivery: Delivery, *, sent: bool, answer: str, now: datetime) 
     delivery.save(update_fields=["state", "answer", "finished_at", "not_before"])
 
 
-def notifications_read(*, user: User, now: datetime, notification_id: UUID | None = None) -> int:
-    """Mark one as read, or all of a person's; how many were not."""
+def notifications_read(*, user: User, now: datetime, notification_id: UUID | None = None, tenant: str = "") -> int:
+    """Mark one as read, or all of a person's, or of those about one ``tenant``; how many were not."""
     rows = Notification.objects.filter(user=user, read_at=None)
+    if tenant:
+        rows = rows.filter(tenant_id=tenant)
     if notification_id is not None:
         rows = rows.filter(pk=notification_id)
     return rows.update(read_at=now)
@@ -161,9 +164,10 @@ def webhook_create(*, actor: Actor, tenant: str, url: str, kinds: Sequence[str],
     Whether the address may be spoken to is looked at with every message. Raises ``NotFound``, ``Forbidden``, ``Invalid``,
     ``Conflict`` for too many.
     """
+    found = tenant_locked(tenant) if tenant else None
     require_webhooks(actor, tenant)
-    if tenant:
-        require_open(actor, tenant_locked(tenant))
+    if found is not None:
+        require_open(actor, found)
     _check_url(url)
     if unknown := sorted(set(kinds) - set(NoticeKind.values)):
         raise _invalid("kinds", f'Unsupported value: "{unknown[0][:40]}"')
@@ -279,7 +283,9 @@ def _tell_person(found: Notice, user: User, now: datetime) -> None:
     )
     if by_mail:
         Delivery.objects.create(notification=made, kind=found.kind, not_before=now, created_at=found.created_at)
-    _keep(Notification.objects.filter(user=user), KEPT_OF_PERSON)
+    told = Notification.objects.filter(user=user)
+    # Others cause what they like: what is always told is not pushed out by that, nor are the e-mails that wait.
+    _keep(told.filter(kind__in=ALWAYS) if found.kind in ALWAYS else told.exclude(kind__in=ALWAYS), KEPT_OF_PERSON)
 
 
 def _keep(rows: Any, number: int) -> None:

@@ -30,10 +30,10 @@ def operation_retry(*, actor: Actor, operation_id: UUID) -> Operation:
     if found is None:
         raise _not_found(operation_id)
     workspace = found.workspace
-    require_role(actor, workspace.tenant_id, Role.VIEWER if workspace.user_id == actor.user_id else Role.ADMIN)
     tenant = tenant_locked(workspace.tenant_id)
     workspace.refresh_from_db()
     found.refresh_from_db()
+    require_role(actor, tenant.name, Role.VIEWER if workspace.user_id == actor.user_id else Role.ADMIN)
     if found.state in {OperationState.DONE, OperationState.SUPERSEDED}:
         raise Conflict("The operation has ended.", kind="operations", name=str(operation_id))
     if found.desired == Desired.READY:

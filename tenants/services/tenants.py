@@ -243,5 +243,6 @@ def _stop(workspaces: QuerySet[Workspace], actor: Actor) -> None:
 
 def _locked(actor: Actor, name: str, role: Role) -> Tenant:
     """The tenant, its row locked, for an actor of at least ``role``."""
+    found = tenant_locked(name)
     require_role(actor, name, role)
-    return tenant_locked(name)
+    return found

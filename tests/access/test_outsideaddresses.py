@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from ipaddress import IPv4Address, IPv6Address, ip_network
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from access.httpclient import HttpClient
@@ -76,6 +77,14 @@ def test_an_address_in_the_url_is_judged_too(host: str) -> None:
     with pytest.raises(NotPublic):
         require_allowed(f"https://{host}:8443/hook")
     require_allowed("https://hooks.example.org/x")
+
+
+@given(st.one_of(st.text(max_size=40), st.from_regex(r"xn--[a-z0-9.-]{0,20}", fullmatch=True)))
+@example("xn--a-.example")
+@example("[::1]x")
+def test_a_host_that_nobody_can_read_is_refused_without_breaking(host: str) -> None:
+    with contextlib.suppress(NotPublic):
+        require_allowed(f"https://{host}/")
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.1", "0x7f.1", "2130706433", "017700000001", "localhost."])

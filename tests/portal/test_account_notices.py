@@ -17,11 +17,13 @@ from audit.models import AuditEntry
 from audit.recorder import Actor
 from portal.notices.sending import notices_send
 from portal.signin import accounts, factors, passkeys, resets
-from tenants.models import Membership, NoticeKind, Notification, User
+from tenants.models import Membership, NoticeKind, Notification, Role, User
+from tenants.services import membership_set
 from tenants.services.notices import WAYS, notices_choose
 from tests import factories
 from tests.portal.authenticator import Authenticator
 from tests.portal.conftest import House, signed_in
+from tests.portal.test_api import bearer
 from tests.portal.test_passkeys import added
 from tests.portal.test_requests import actor
 
@@ -90,6 +92,19 @@ def test_what_is_done_in_a_session_is_told_though_everything_was_turned_off(
         assert "from 203.0.113.7" in said[-1]
 
 
+def test_nothing_that_others_do_pushes_it_out(acme: House, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has a tenant of their own can have anybody told as much as they like: neither row nor e-mail goes for it."""
+    monkeypatch.setattr("tenants.services.notices.KEPT_OF_PERSON", 3)
+    settings.EMAIL_IS_SET = True
+    person, owner = acme.viewer, actor(acme.owner)
+    _codes(actor(person), person)
+    for number in range(6):
+        membership_set(actor=owner, tenant="acme", user=person, role=[Role.EDITOR, Role.VIEWER][number % 2])
+    assert len(heard(person)) == 2
+    assert Notification.objects.filter(user=person).count() == 5
+    assert sum("recovery codes" in message.body for message in mail.outbox) == 2
+
+
 def test_what_an_operator_does_is_told_with_who_it_was(acme: House, operator: User) -> None:
     factories.passkey(acme.viewer)
     resets.password_give(actor=actor(operator), user_id=acme.viewer.pk, now=timezone.now())
@@ -132,6 +147,11 @@ def test_after_a_change_of_the_password_what_still_opens_the_account_is_named(ac
     page = browser.get("/profile/").content.decode()
     assert "the passkeys “Phone”, “Stick”, “Laptop” and 1 more still sign you in: look through them" in page
     assert "still sign you in" in heard(acme.viewer)[-1]
+    bearer(acme.owner)
+    third = signed_in(acme.owner)
+    third.post("/profile/password/", {"old": factories.PASSWORD, "password": NEW})
+    assert "access tokens still work for you (1): revoke those" in third.get("/profile/").content.decode()
+    assert "access tokens still work for you (1): revoke those" in heard(acme.owner)[-1]
     Membership.objects.filter(user=acme.viewer).delete()
     other = signed_in(acme.editor)
     answer = other.post("/profile/password/", {"old": factories.PASSWORD, "password": NEW})

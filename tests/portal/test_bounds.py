@@ -38,12 +38,15 @@ from tenants.models import (
     PortalSession,
     Recording,
     RequestState,
+    Role,
     Status,
     User,
     Workspace,
 )
+from tenants.services import membership_set
 from tests import factories
 from tests.portal.conftest import House, house, signed_in
+from tests.portal.test_requests import ROLE, ask
 from tests.portal.test_stored_texts import addresses, full_house
 
 SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
@@ -278,6 +281,26 @@ def test_a_person_reads_at_a_pace_and_so_do_all_of_a_tenant(
         f"/api/v1/tenants/{there.tenant.name}/suspend", {"reason": "x"}, content_type="application/json"
     )
     assert stopped.status_code < 300, stopped.content
+
+
+def test_nobody_reads_less_for_being_made_a_member_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """AD6: a membership takes nothing, whatever the other tenant is called and however much its people read."""
+    monkeypatch.setattr(actionlimits, "TENANT_READS", Bucket("tenant-reads", burst=4, interval=3600.0))
+    crowd, there = (house(f"{name}-{secrets.token_hex(4)}") for name in ("a-crowd", "reading"))
+    membership_set(actor=actor_named(crowd.owner), tenant=crowd.tenant.name, user=there.viewer, role=Role.VIEWER)
+    many, path = signed_in(crowd.editor), reverse("overview")
+    assert [many.get(path).status_code for _ in range(5)] == [200] * 4 + [429]
+    assert signed_in(there.viewer).get(path).status_code == 200
+    assert signed_in(crowd.viewer).get(path).status_code == 429
+
+
+def test_what_strangers_ask_for_takes_no_members_place(acme: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many accounts somebody has made elsewhere: those of a tenant can ask."""
+    monkeypatch.setattr("tenants.services.requests.asking.OPEN_OF_TENANT_MAX", 1)
+    for _ in range(2):
+        factories.access_request(acme.tenant, factories.user())
+    ask(acme.viewer, "role", **ROLE)
+    ask(acme.editor, "role", 422, **ROLE)
 
 
 def test_a_person_is_signed_in_at_so_many_places_and_sessions_that_are_over_go(acme: House) -> None:

@@ -215,6 +215,15 @@ def test_what_a_person_is_told_is_bounded(acme: House, monkeypatch: pytest.Monke
     assert KEPT_OF_PERSON == 200
 
 
+def test_what_is_told_of_a_request_does_not_tell_which_tenants_there_are(acme: House, operator: User) -> None:
+    stranger = factories.user("stranger@else.test")
+    for name in ("acme", "nobody"):
+        decide(operator, ask(stranger, "role", **{**ROLE, "tenant": name}), "deny", answer="not now")
+    notices_send(now=timezone.now())
+    rows = send(bearer(stranger), "GET", "notifications/").json()["results"]
+    assert {row["tenant"] for row in rows} == {"acme", "nobody"}
+
+
 def test_hostile_words_are_text_in_the_list(acme: House) -> None:
     tenant_suspend(actor=OPERATOR, name="acme", reason="<script>alert(1)</script>")
     told(acme.owner)
@@ -312,6 +321,26 @@ def test_addresses_that_never_answer_hold_up_nobody_elses_messages(acme: House, 
     assert last.pk in mails_due(now=now, limit=2)
 
 
+@pytest.mark.parametrize("host", ["xn--a-.example", "[::1]x"])
+def test_an_address_that_cannot_be_read_holds_up_nobody_elses_messages(
+    acme: House, globex: House, sink: Sink, settings: Any, host: str
+) -> None:
+    """What a form takes for an address a library stumbles over: that one message fails, and is given up in time."""
+    settings.EMAIL_IS_SET = True
+    hook(f"https://{host}/")
+    hook(sink.url, "globex")
+    for tenant, user in (("acme", acme.viewer), ("globex", globex.viewer)):
+        membership_set(actor=OPERATOR, tenant=tenant, user=user, role=Role.EDITOR)
+    now = timezone.now()
+    notices_send(now=now)
+    assert (len(sink.came), len(mail.outbox)) == (1, 2)
+    row = Delivery.objects.get(webhook__tenant="acme")
+    assert (row.state, row.attempts, row.answer) == ("waiting", 1, "this is no address")
+    notices_send(now=now + timedelta(days=2))
+    row.refresh_from_db()
+    assert row.state == "failed"
+
+
 def test_a_redirect_leads_nowhere(acme: House, sink: Sink) -> None:
     hook(sink.url)
     sink.status, sink.location = "307 Go", sink.url.replace("/hook", "/elsewhere")
@@ -390,6 +419,9 @@ def test_the_rest_api_lists_and_marks_them(acme: House, globex: House) -> None:
     assert {row["tenant"] for row in rows} == {"acme", "globex"}
     bound = send(bearer(acme.viewer, tenant=acme.tenant), "GET", "notifications/").json()["results"]
     assert [row["tenant"] for row in bound] == ["acme"]
+    elsewhere = [{"id": row["id"]} for row in rows if row["tenant"] == "globex"]
+    marked = [send(bearer(acme.viewer, tenant=acme.tenant), "POST", "notifications/read", each) for each in elsewhere]
+    assert [answer.json() for answer in marked] == [{"read": 0}], "a token for one tenant knows of no other"
     assert send(client, "POST", "notifications/read", {"id": rows[0]["id"]}).json() == {"read": 1}
     assert send(bearer(acme.owner), "POST", "notifications/read", {"id": rows[1]["id"]}).json() == {"read": 0}
     assert send(client, "POST", "notifications/read").json() == {"read": 1}

@@ -11,7 +11,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.core.handlers.asgi import ASGIHandler
+from django.db import connection as database
+from django.test import Client
 from django.urls import URLResolver, get_resolver
 
 from gateway.http.protocol import MAX_HEADER_BYTES, MAX_HEADERS, PARSED_BYTES
@@ -124,6 +127,15 @@ def test_an_address_that_is_none_is_refused_in_words(
     """Whoever sends it fills no log with what went wrong inside."""
     assert codes(portal.said(b"GET %b HTTP/1.1\r\n" % target + HEAD + more + b"\r\n")) == [400]
     assert not [record for record in caplog.records if record.exc_info]
+
+
+@pytest.mark.parametrize("path", ["/api/schema/", "/login/", "/nowhere/", "/api/v1/tenants/"])
+def test_who_takes_an_answer_slowly_keeps_no_connection_of_the_database(transactional_db: None, path: str) -> None:
+    """DOS-01: a stranger's session is looked up like any other, and what came of it is sent without the database."""
+    client = Client()
+    client.cookies[settings.SESSION_COOKIE_NAME] = "a" * 32
+    client.get(path)
+    assert database.connection is None
 
 
 def addresses() -> list[str]:

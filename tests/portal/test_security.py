@@ -6,6 +6,7 @@ import io
 import logging
 import re
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 from django.conf import settings
@@ -208,6 +209,17 @@ def test_the_operators_console_sends_nobody_round_in_circles(acme: House, operat
     assert stranger().get("/admin/", follow=True).redirect_chain[-1][0] == "/login/?next=%2Fadmin%2F"
 
 
+@pytest.mark.parametrize("said", ["foo", "?x", "overview", "a b", "\\x", "https://testserver/tenants/", "//elsewhere/"])
+def test_whatever_an_address_says_one_comes_in_and_to_a_page_of_ours(said: str) -> None:
+    """A name is taken for no page, and what is no path leads to the overview."""
+    person, client = factories.user(), stranger()
+    sent = {"username": person.email, "password": factories.PASSWORD}
+    answer = client.post(f"/login/?{urlencode({'next': said})}", sent)
+    assert (answer.status_code, answer.headers["Location"]) == (302, "/")
+    assert client.get(f"/login/?{urlencode({'next': said})}").headers["Location"] == "/"
+    assert client.get("/login/?next=/tenants/").headers["Location"] == "/tenants/"
+
+
 class TestSessionThatEnded:
     """The sign-in page comes in place of the whole page and leads back to one that can be opened."""
 
@@ -239,7 +251,7 @@ class TestSessionThatEnded:
     @pytest.mark.parametrize(
         "page",
         [
-            *("http://elsewhere/tenants/", "//elsewhere/", "javascript:alert(1)", "", "x"),
+            *("http://elsewhere/tenants/", "//elsewhere/", "javascript:alert(1)", "", "x", "http://testserver?x"),
             *("http://[", "http://[::1", "http://]/", "http://a[b]/", "http://\u2100/", "//[v1.x]:y/"),
         ],
     )

@@ -30,6 +30,7 @@ from tenants.models import (
     Workspace,
 )
 from tenants.services import (
+    membership_remove,
     membership_set,
     operation_retry,
     tenant_change,
@@ -172,9 +173,8 @@ def scene() -> Scene:
     )
 
 
-@pytest.mark.parametrize("service", SERVICES)
-def test_nothing_is_done_any_more_in_a_tenant_that_is_closed_meanwhile(scene: Scene, service: str) -> None:
-    """It comes while the suspension is not yet committed: it waits for it, and is refused."""
+def refused_meanwhile(scene: Scene, service: str, change: Callable[[], object]) -> StatusError:
+    """How a service is refused that comes while a change is not yet committed: it waits for it."""
 
     def serve() -> object:
         try:
@@ -184,7 +184,7 @@ def test_nothing_is_done_any_more_in_a_tenant_that_is_closed_meanwhile(scene: Sc
 
     with ThreadPoolExecutor(1) as pool:
         with transaction.atomic():
-            tenant_suspend(actor=OPERATOR, name=scene.tenant.name, reason="mining")
+            change()
             served = pool.submit(serve)
             deadline = time.monotonic() + PATIENCE
             while not is_waiting() and not served.done():
@@ -192,9 +192,30 @@ def test_nothing_is_done_any_more_in_a_tenant_that_is_closed_meanwhile(scene: Sc
                 time.sleep(0.02)
         with pytest.raises(StatusError) as refused:
             served.result(PATIENCE)
-    assert refused.value.code in (403, 409)
+    return refused.value
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_nothing_is_done_any_more_in_a_tenant_that_is_closed_meanwhile(scene: Scene, service: str) -> None:
+    refusal = refused_meanwhile(
+        scene, service, lambda: tenant_suspend(actor=OPERATOR, name=scene.tenant.name, reason="mining")
+    )
+    assert refusal.code in (403, 409)
     scene.closed.refresh_from_db()
     assert scene.closed.status == Status.SUSPENDED
+
+
+@pytest.mark.parametrize("service", sorted(SERVICES.keys() - {"workspace_resume", "_wants_role", "_chosen"}))
+def test_nothing_is_done_any_more_by_who_is_put_out_meanwhile(scene: Scene, service: str) -> None:
+    """A webhook would go on telling for good.
+
+    All but what an operator does, what another member asks for, and credentials, which wait for the workspace alone.
+    """
+    factories.member(scene.tenant, Role.OWNER)
+    refusal = refused_meanwhile(
+        scene, service, lambda: membership_remove(actor=OPERATOR, tenant=scene.tenant.name, user=scene.owner)
+    )
+    assert refusal.code in (403, 404)
 
 
 def test_every_service_that_asks_for_the_state_is_tried() -> None:

@@ -20,6 +20,7 @@ from kube.requests.status import AlreadyExists, Cause, Conflict, Forbidden, Inva
 from tenants import actionlimits
 from tenants.models import (
     AccessRequest,
+    Membership,
     NoticeKind,
     RequestComment,
     RequestKind,
@@ -230,8 +231,9 @@ def _wants_tier(actor: Actor, draft: RequestDraft, row: AccessRequest) -> None:
     found = rows.filter(pk=draft.workspace).first() if draft.workspace else None
     if found is None or role_of(actor, found.tenant_id) is None:
         raise NotFound("There is no such workspace.", kind="workspaces", name=str(draft.workspace))
-    require_role(actor, found.tenant_id, Role.EDITOR)
-    require_open(actor, tenant_locked(found.tenant_id), found)
+    tenant = tenant_locked(found.tenant_id)
+    require_role(actor, tenant.name, Role.EDITOR)
+    require_open(actor, tenant, found)
     tier = Tier.objects.filter(name=draft.tier, is_available=True).first()
     if tier is None:
         raise _invalid("tier", f'Unsupported value: "{draft.tier[:63]}"')
@@ -242,8 +244,8 @@ def _wants_tier(actor: Actor, draft: RequestDraft, row: AccessRequest) -> None:
 
 
 def _wants_quota(actor: Actor, draft: RequestDraft, row: AccessRequest) -> None:
-    require_role(actor, draft.tenant, Role.EDITOR)
     row.tenant = tenant_locked(draft.tenant)
+    require_role(actor, draft.tenant, Role.EDITOR)
     require_open(actor, row.tenant)
     more_than(tenant_quota(draft.tenant).hard, draft.hard)
     row.hard = {str(name)[:253]: str(amount)[:40] for name, amount in draft.hard.items()}
@@ -273,8 +275,8 @@ def _wants_break_glass(actor: Actor, draft: RequestDraft, row: AccessRequest) ->
 
 
 def _wants_leave(actor: Actor, draft: RequestDraft, row: AccessRequest) -> None:
-    require_lasting_role(actor, draft.tenant, Role.OWNER)
     row.tenant = tenant_locked(draft.tenant)
+    require_lasting_role(actor, draft.tenant, Role.OWNER)
     require_open(actor, row.tenant)
     require_retained(row.tenant)
 
@@ -293,8 +295,11 @@ def _require_room(actor: Actor, row: AccessRequest) -> None:
     waiting = AccessRequest.objects.filter(state=RequestState.OPEN)
     if waiting.filter(asked_by_id=row.asked_by_id).count() >= OPEN_OF_PERSON_MAX:
         raise Conflict(f"At most {OPEN_OF_PERSON_MAX} of your requests wait at a time; withdraw one.", kind="requests")
-    member = row.tenant_id is not None and role_of(actor, row.tenant_id) is not None
-    if member and waiting.filter(tenant=row.tenant_id).count() >= OPEN_OF_TENANT_MAX:
+    if row.tenant_id is None or role_of(actor, row.tenant_id) is None:
+        return
+    # What others ask for is bounded for each of them, and takes no member's place.
+    members = Membership.objects.filter(tenant=row.tenant_id).values("user")
+    if waiting.filter(tenant=row.tenant_id, asked_by__in=members).count() >= OPEN_OF_TENANT_MAX:
         raise Conflict(f"At most {OPEN_OF_TENANT_MAX} requests of a tenant wait at a time.", kind="requests")
 
 
