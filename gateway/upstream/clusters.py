@@ -258,7 +258,8 @@ async def follow_each(
         while True:
             there = clusters.all
             for gone in tasks.keys() - there:
-                await tasks.pop(gone).stop()
+                await tasks[gone].stop()
+                del tasks[gone]
             for come in there - tasks.keys():
                 tasks[come] = Supervised(f"{what} of {come.name}", partial(follow, come.name))
                 tasks[come].start()
