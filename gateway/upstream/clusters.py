@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+import orjson
 from psycopg.pq.abc import PGresult
 
 from audit import tracing
@@ -23,6 +24,7 @@ from gateway.upstream.client import Cluster, Upstream
 from gateway.upstream.tracing import TracedUpstream
 from kube.authentication.kubeconfig import RegisteredCluster
 from kube.authorization.leastrole import WorkspaceRoles
+from kube.authorization.placedrights import BYTES_MOST
 from kube.authorization.rbac import GROUP, role_from
 from kube.kinds.openings import Opening, openings_from
 from kube.requests.status import ServiceUnavailable
@@ -230,7 +232,10 @@ def _registered(rows: Sequence[Row]) -> dict[str, _Registered]:
 
 
 def _roles(row: Row) -> WorkspaceRoles | None:
-    """The rules of a cluster's roles, asked with the gateway's credential; ``None`` when it does not say."""
+    """The rules of a cluster's roles, asked with the gateway's credential; ``None`` when it does not say, or says too much.
+
+    They are kept for each of its namespaces, in the spaces of its tenants.
+    """
     try:
         client = client_to(row)
     except ClusterUnusable as error:
@@ -243,6 +248,9 @@ def _roles(row: Row) -> WorkspaceRoles | None:
             logger.warning("the cluster %s does not show the role %s: %s", row.name, cluster_role, answer.message)
             return None
         rules[role] = role_from(answer.body).rules
+    if len(orjson.dumps([rule.as_dict() for each in rules.values() for rule in each])) > BYTES_MOST:
+        logger.warning("the cluster %s says more of the roles of workspaces than is kept of them", row.name)
+        return None
     return WorkspaceRoles.of(rules, {name: role for role, name in roles_on(row).items()})
 
 
