@@ -291,11 +291,18 @@ class ClusterQueues:
 
     def add(self, cluster: str, key: Key) -> None:
         """Look at an object there soon."""
+        self._queue_of(cluster).add(key)
+
+    def add_later(self, cluster: str, key: Key, seconds: float) -> None:
+        """Look at an object there after some time; once, however often that is said meanwhile."""
+        self._queue_of(cluster).add_later(key, seconds)
+
+    def _queue_of(self, cluster: str) -> FairQueue:
         if cluster not in self._queues:
             queue = self._queues[cluster] = FairQueue(self._reconcile)
             self._tasks[cluster] = Supervised(f"{self._work} on {cluster}", queue.run)
             self._tasks[cluster].start()
-        self._queues[cluster].add(key)
+        return self._queues[cluster]
 
     async def part(self, clusters: Collection[str]) -> None:
         """End what is for none of these, once it has nothing to do any more."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
+import orjson
 import pytest
 
 from access.admission.tenancy.placedquota import PlacedQuotas
@@ -18,15 +20,17 @@ from access.credentials.tokenrequests import ClusterToken
 from gateway.process.keyedlocks import KeyedLocks
 from gateway.upstream.client import Cluster
 from gateway.upstream.openedobjects import OpenedObjects
-from gateway.upstream.placed import hosts, rights
+from gateway.upstream.placed import copies, hosts, rights
+from gateway.upstream.placed.copies import PlacedCopies
 from gateway.upstream.placed.hosts import IngressReader
 from gateway.upstream.placed.quota import PlacedUsageController
 from gateway.upstream.placed.rights import PlacedRights
-from gateway.upstream.placements import Placement, Placements
+from gateway.upstream.placements import Placement, Placements, workspace_of
 from gateway.upstream.tokens import WorkspaceTokens
+from kube.objects.publications import PLACED_COPIES
 from kube.quota.tenantquotas import PLACED_USAGES, UsageRule
 from kube.requests.status import ServiceUnavailable
-from store.types import Key, Range, Update
+from store.types import Create, Key, PreconditionFailed, Range, Update
 from tenants.quotas import tenant_quota_key
 from tests.databases import migrated
 from tests.gateway.upstream.following import (
@@ -276,6 +280,47 @@ async def test_a_cluster_whose_watches_end_at_once_is_not_read_without_a_rest(
             async with asyncio.timeout(300):
                 await rested.wait()
     assert lists == [2], "both kinds once, and then a rest"
+
+
+async def test_a_cluster_that_is_away_is_asked_for_a_copy_at_one_pace_however_often_that_was_due(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AZ8: what looks at it meanwhile, an event or the round of each minute, leaves no further attempts behind."""
+    monkeypatch.setattr(copies, "REST_SECONDS", 0.1)
+
+    def asked(cluster: str) -> int:
+        return sum(path.endswith("/configmaps/motd") for path in there.heard[cluster])
+
+    async with following(database, lambda _path: ended, lambda _path: ended) as there:
+        keys = []
+        for namespace in ("acme-0", EVIL):
+            placed = await there.store.get(Key(SPACE, "", "namespaces", "", namespace))
+            assert placed is not None
+            spec = {"cluster": NAMESPACES[namespace], "workspace": workspace_of(orjson.loads(placed.data))}
+            metadata = {"name": "|configmaps|motd", "namespace": namespace, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+            body = {"metadata": metadata, "spec": {**spec, "apiVersion": "v1"}, "status": {"reason": "OnItsWay"}}
+            keys.append(Key(SPACE, *PLACED_COPIES, namespace, metadata["name"]))
+            await there.store.commit(Create(keys[-1], body))
+        work = PlacedCopies(there.store, there, there.tokens, database)
+        undo = there.store.subscribe(work.on_events)
+
+        async def more(cluster: str, than: int) -> bool:
+            return asked(cluster) > than
+
+        async with at_work(work.run()):
+            for number in range(30):
+                before, found = asked("evil"), await there.store.get(keys[1])
+                assert found is not None
+                touched = orjson.loads(found.data)
+                touched["metadata"]["labels"] = {"touched": str(number)}
+                with contextlib.suppress(PreconditionFailed):
+                    await there.store.commit(Update(keys[1], found.revision, touched))
+                await there.until(partial(more, "evil", before))
+            begun = {cluster: asked(cluster) for cluster in there.heard}
+            await there.until(partial(more, "good", begun["good"] + 20))
+        undo()
+        evil, good = (asked(cluster) - begun[cluster] for cluster in ("evil", "good"))
+    assert evil <= 3 * good, f"asked {evil} times where another was {good} times"
 
 
 async def test_a_cluster_that_never_says_which_hosts_it_has_keeps_nobody_waiting(
