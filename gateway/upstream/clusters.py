@@ -1,7 +1,7 @@
 """The registered clusters as this process knows them: where they are, and what their roles of workspaces hold (GW4, GW12).
 
 The rows are read at the start, when somebody is told of a change, and every ``POLL_SECONDS``; credentials are opened, and
-clusters asked for their roles, in a thread. Whatever cannot be opened is not there.
+clusters asked for their roles, in threads. Whatever cannot be opened is not there.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from kube.authorization.rbac import GROUP, role_from
 from kube.kinds.openings import Opening, openings_from
 from kube.requests.status import ServiceUnavailable
 from store.fairqueue import FairQueue
+from store.placethreads import PlaceThreads
 from store.postgresql.connections import AWAY
 from store.postgresql.dedicatedconnection import DedicatedConnection
 from store.postgresql.leadership import CheckLeadership
@@ -71,6 +72,7 @@ class Clusters:
 
     def __init__(self, database_url: str) -> None:
         self._known: dict[str, _Known] = {}
+        self._threads = PlaceThreads("roles")
         self._told = asyncio.Event()
         self._connection = DedicatedConnection(
             database_url, "tenantry-clusters", channel=CHANNEL, heard=lambda _: self._told.set(), lost=self._told.set
@@ -176,7 +178,8 @@ class Clusters:
 
     async def _read_roles(self, name: str, known: _Known) -> None:
         try:
-            found = await asyncio.to_thread(_roles, known.row)
+            # Threads of their own: those that all else is done in are few, and clusters that do not answer may be many.
+            found = await self._threads.run(name, partial(_roles, known.row))
         except Exception:
             # Who has older rules does not wait for this.
             logger.exception("the roles of the cluster %s cannot be read", name)

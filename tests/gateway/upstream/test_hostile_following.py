@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import orjson
@@ -18,6 +18,7 @@ import pytest
 from access.admission.tenancy.placedquota import PlacedQuotas
 from access.credentials.tokenrequests import ClusterToken
 from gateway.process.keyedlocks import KeyedLocks
+from gateway.upstream import clusters
 from gateway.upstream.client import Cluster
 from gateway.upstream.openedobjects import OpenedObjects
 from gateway.upstream.placed import copies, hosts, rights
@@ -360,3 +361,26 @@ async def test_tokens_of_one_cluster_keep_nobody_waiting_for_those_of_another() 
     finally:
         go.set()
         await asyncio.gather(*waiting)
+
+
+async def test_clusters_that_take_their_time_to_say_what_accounts_hold_keep_nothing_else_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """D8: a region that is away is many clusters, and each is asked again and again."""
+    go, given_up = threading.Event(), list[bool]()
+
+    def silent(_row: Any) -> None:
+        given_up.append(not go.wait(120))
+
+    monkeypatch.setattr(clusters, "_roles", silent)
+    known, here = clusters.Clusters(""), cast("Any", None)
+    for number in range(40):
+        known._known[f"away-{number}"] = clusters._Known(here, here, here, here, ())
+    waiting = [asyncio.create_task(known.roles(name)) for name in known.names]
+    await asyncio.sleep(0)
+    try:
+        assert await asyncio.to_thread(lambda: 5) == 5
+        assert not given_up, "whatever else is done in threads has waited for clusters"
+    finally:
+        go.set()
+        await asyncio.gather(*waiting, return_exceptions=True)
