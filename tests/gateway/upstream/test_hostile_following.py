@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import partial
@@ -15,7 +16,7 @@ from uuid import uuid4
 import orjson
 import pytest
 
-from access.admission.tenancy.placedquota import PlacedQuotas
+from access.admission.tenancy.placedquota import PlacedQuotas, usage_key
 from access.credentials.tokenrequests import ClusterToken
 from gateway.process.keyedlocks import KeyedLocks
 from gateway.upstream import clusters
@@ -29,7 +30,9 @@ from gateway.upstream.placed.rights import PlacedRights
 from gateway.upstream.placements import Placement, Placements, workspace_of
 from gateway.upstream.tokens import WorkspaceTokens
 from kube.objects.publications import PLACED_COPIES
-from kube.quota.tenantquotas import PLACED_USAGES, UsageRule
+from kube.quota.quantities import parse_quantity
+from kube.quota.reservations import Reservation
+from kube.quota.tenantquotas import PLACED_RESERVATIONS, PLACED_USAGES, UsageRule
 from kube.requests.status import ServiceUnavailable
 from store.types import Create, Key, PreconditionFailed, Range, Update
 from tenants.quotas import tenant_quota_key
@@ -361,6 +364,25 @@ async def test_tokens_of_one_cluster_keep_nobody_waiting_for_those_of_another() 
     finally:
         go.set()
         await asyncio.gather(*waiting)
+
+
+async def test_what_a_cluster_calls_what_it_asks_about_is_kept_as_far_as_names_go(database: str) -> None:
+    """AD8: it may be as long as a review; what it takes is taken once all the same, and given back."""
+    long, now = "x" * 500_000, time.time()
+    async with following(database, lambda _path: list_of(), lambda _path: list_of()) as there:
+        namespaces = SimpleNamespace(quotas=lambda *_: ())
+        quotas = PlacedQuotas(there.store, (), namespaces, lambda *_: {}, KeyedLocks().of_tenant_quota)
+        place, one = usage_key(SPACE, EVIL), {"pods": parse_quantity("1")}
+        write = Reservation(amounts={}, until=now + 75, what=f"/pods/{long}", uid=long, version=long)
+        for _ in range(2):
+            assert await quotas.reserve(place, f"{long}/{long}", lambda _quota: one, write, now)
+        kept = (await there.store.list(Range(SPACE, *PLACED_RESERVATIONS))).items
+        assert [len(stored.data) < 8192 for stored in kept] == [True]
+        assert (await there.used())["pods"] == "1"
+        quotas.touch_soon(place, long)
+        assert [len(uid) < 8192 for uid in quotas._ending[place]] == [True]
+        await quotas.forget(place)
+        assert (await there.used())["pods"] == "0"
 
 
 async def test_clusters_that_take_their_time_to_say_what_accounts_hold_keep_nothing_else_waiting(
