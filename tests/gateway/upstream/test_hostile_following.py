@@ -29,6 +29,10 @@ from gateway.upstream.placed.quota import PlacedUsageController
 from gateway.upstream.placed.rights import PlacedRights
 from gateway.upstream.placements import Placement, Placements, workspace_of
 from gateway.upstream.tokens import WorkspaceTokens
+from kube.authorization.placedrights import PREFIX
+from kube.authorization.rbac import GROUP
+from kube.customresources.definitions import CRDS
+from kube.kinds.openings import API_SERVICES, openings_from
 from kube.objects.publications import PLACED_COPIES
 from kube.quota.quantities import parse_quantity
 from kube.quota.reservations import Reservation
@@ -364,6 +368,32 @@ async def test_tokens_of_one_cluster_keep_nobody_waiting_for_those_of_another() 
     finally:
         go.set()
         await asyncio.gather(*waiting)
+
+
+async def test_what_other_servers_of_a_cluster_define_is_no_more_than_what_is_shown_of_any_kind(database: str) -> None:
+    """AD8, GW20: of all of them together, however many there are, in the space of each tenant there."""
+
+    def api_service(group: str) -> dict[str, Any]:
+        spec = {"group": group, "version": "v1", "service": {"name": "s", "namespace": "n"}}
+        return {"metadata": {"name": f"v1.{group}"}, "spec": spec}
+
+    def evil(path: str) -> Any:
+        if "/apiservices" in path:
+            return list_of(*(api_service(f"g{number}.example.org") for number in range(10, 25)))
+        kinds = [{"name": f"things{number}", "kind": f"Thing{number}", "namespaced": True} for number in range(30)]
+        return {"kind": "APIResourceList", "resources": kinds}
+
+    async with following(database, evil, lambda _path: list_of()) as there:
+        there.opened = openings_from("apiservices.apiregistration.k8s.io")
+        last = Key(SPACE, GROUP, "clusterrolebindings", "", f"{PREFIX}opened:evil")
+
+        async def done() -> bool:
+            return await there.store.get(last) is not None
+
+        async with at_work(OpenedObjects(there.store, there, database).run()):
+            await there.until(done)
+        assert len((await there.store.list(Range(SPACE, *CRDS))).items) == 200
+        assert len((await there.store.list(Range(SPACE, *API_SERVICES))).items) == 15
 
 
 async def test_what_a_cluster_calls_what_it_asks_about_is_kept_as_far_as_names_go(database: str) -> None:
