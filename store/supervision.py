@@ -44,7 +44,9 @@ class Supervised:
     async def stop(self) -> None:
         """Cancel the task and wait until it and its work have ended; it is not begun again."""
         if self._task is not None:
-            self._task.cancel()
+            # Once: another cancellation would have it no longer wait for its work.
+            if not self._task.cancelling():
+                self._task.cancel()
             await asyncio.wait((self._task,))
 
     async def _run(self) -> None:

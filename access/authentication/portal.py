@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import time
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
@@ -41,6 +42,9 @@ POLL_SECONDS: Final = 0.5
 STALE_SECONDS: Final = 2.0
 
 _BY_JTI: Final = "JTI="
+_ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""Of a credential: what is called otherwise is none, and is not asked for, nor remembered."""
+
 _LOOKED_UP_SECONDS: Final = 60.0
 """How long a credential is followed that was asked for by its ID alone."""
 
@@ -190,8 +194,10 @@ class PortalAuthenticator:
 
     async def holder(self, credential_id: str, *, now: float) -> Principal:
         """The person behind a credential that somebody has accepted before, by its ID. Raises ``Refused``."""
-        until = now + _LOOKED_UP_SECONDS
-        return await self._holder(credential_id.removeprefix(_BY_JTI), now, follow_until=until)
+        token_id = credential_id.removeprefix(_BY_JTI)
+        if _ID.fullmatch(token_id) is None:
+            raise Refused("the credential is none of the portal's")
+        return await self._holder(token_id, now, follow_until=now + _LOOKED_UP_SECONDS)
 
     async def _holder(self, token_id: str, now: float, *, follow_until: float) -> Principal:
         standing = await self._credentials.standing(token_id, expires_at=follow_until)

@@ -1,7 +1,7 @@
 """The registered clusters as this process knows them: where they are, and what their roles of workspaces hold (GW4, GW12).
 
 The rows are read at the start, when somebody is told of a change, and every ``POLL_SECONDS``; credentials are opened, and
-clusters asked for their roles, in a thread. Whatever cannot be opened is not there.
+clusters asked for their roles, in threads. Whatever cannot be opened is not there.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+import orjson
 from psycopg.pq.abc import PGresult
 
 from audit import tracing
@@ -23,10 +24,12 @@ from gateway.upstream.client import Cluster, Upstream
 from gateway.upstream.tracing import TracedUpstream
 from kube.authentication.kubeconfig import RegisteredCluster
 from kube.authorization.leastrole import WorkspaceRoles
+from kube.authorization.placedrights import BYTES_MOST
 from kube.authorization.rbac import GROUP, role_from
 from kube.kinds.openings import Opening, openings_from
 from kube.requests.status import ServiceUnavailable
 from store.fairqueue import FairQueue
+from store.placethreads import PlaceThreads
 from store.postgresql.connections import AWAY
 from store.postgresql.dedicatedconnection import DedicatedConnection
 from store.postgresql.leadership import CheckLeadership
@@ -69,6 +72,7 @@ class Clusters:
 
     def __init__(self, database_url: str) -> None:
         self._known: dict[str, _Known] = {}
+        self._threads = PlaceThreads("roles")
         self._told = asyncio.Event()
         self._connection = DedicatedConnection(
             database_url, "tenantry-clusters", channel=CHANNEL, heard=lambda _: self._told.set(), lost=self._told.set
@@ -174,7 +178,8 @@ class Clusters:
 
     async def _read_roles(self, name: str, known: _Known) -> None:
         try:
-            found = await asyncio.to_thread(_roles, known.row)
+            # Threads of their own: those that all else is done in are few, and clusters that do not answer may be many.
+            found = await self._threads.run(name, partial(_roles, known.row))
         except Exception:
             # Who has older rules does not wait for this.
             logger.exception("the roles of the cluster %s cannot be read", name)
@@ -230,7 +235,10 @@ def _registered(rows: Sequence[Row]) -> dict[str, _Registered]:
 
 
 def _roles(row: Row) -> WorkspaceRoles | None:
-    """The rules of a cluster's roles, asked with the gateway's credential; ``None`` when it does not say."""
+    """The rules of a cluster's roles, asked with the gateway's credential; ``None`` when it does not say, or says too much.
+
+    They are kept for each of its namespaces, in the spaces of its tenants.
+    """
     try:
         client = client_to(row)
     except ClusterUnusable as error:
@@ -243,6 +251,9 @@ def _roles(row: Row) -> WorkspaceRoles | None:
             logger.warning("the cluster %s does not show the role %s: %s", row.name, cluster_role, answer.message)
             return None
         rules[role] = role_from(answer.body).rules
+    if len(orjson.dumps([rule.as_dict() for each in rules.values() for rule in each])) > BYTES_MOST:
+        logger.warning("the cluster %s says more of the roles of workspaces than is kept of them", row.name)
+        return None
     return WorkspaceRoles.of(rules, {name: role for role, name in roles_on(row).items()})
 
 
@@ -258,7 +269,8 @@ async def follow_each(
         while True:
             there = clusters.all
             for gone in tasks.keys() - there:
-                await tasks.pop(gone).stop()
+                await tasks[gone].stop()
+                del tasks[gone]
             for come in there - tasks.keys():
                 tasks[come] = Supervised(f"{what} of {come.name}", partial(follow, come.name))
                 tasks[come].start()
@@ -282,11 +294,18 @@ class ClusterQueues:
 
     def add(self, cluster: str, key: Key) -> None:
         """Look at an object there soon."""
+        self._queue_of(cluster).add(key)
+
+    def add_later(self, cluster: str, key: Key, seconds: float) -> None:
+        """Look at an object there after some time; once, however often that is said meanwhile."""
+        self._queue_of(cluster).add_later(key, seconds)
+
+    def _queue_of(self, cluster: str) -> FairQueue:
         if cluster not in self._queues:
             queue = self._queues[cluster] = FairQueue(self._reconcile)
             self._tasks[cluster] = Supervised(f"{self._work} on {cluster}", queue.run)
             self._tasks[cluster].start()
-        self._queues[cluster].add(key)
+        return self._queues[cluster]
 
     async def part(self, clusters: Collection[str]) -> None:
         """End what is for none of these, once it has nothing to do any more."""

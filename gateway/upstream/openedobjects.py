@@ -191,19 +191,21 @@ class OpenedObjects:
     async def _aggregated(self, cluster: str, api_services: Iterable[Body]) -> tuple[dict[str, Body], frozenset[str]]:
         """Definitions of what other servers answer for behind the cluster, metrics.k8s.io say, as its discovery tells.
 
-        And the groups of which nobody can tell now: what is shown of them stays.
+        And the groups of which nobody can tell now: what is shown of them stays. As many as of any kind, of all groups
+        together.
         """
         found: dict[str, Body] = {}
         unknown = set()
         for group, version in filter(None, map(aggregated_version, api_services)):
+            if len(found) >= _MOST:
+                break
             try:
                 document = await read_document(self._clusters, cluster, f"/apis/{group}/{version}")
-                told = definitions_from(group, version, document, {CLUSTER_LABEL: cluster})
+                # In a thread, as what is shown otherwise.
+                found |= await asyncio.to_thread(_defined, cluster, group, version, document, _MOST - len(found))
             except (StatusError, ValueError, TypeError, KeyError, AttributeError) as error:
                 logger.info("what the cluster %s serves of %s is not known: %s", cluster, group, type(error).__name__)
                 unknown.add(group)
-                continue
-            found |= {name: body for name, body in list(told.items())[:_MOST] if _can_be_served(body)}
         return found, frozenset(unknown)
 
     async def _write(
@@ -323,6 +325,12 @@ def _shown(
             continue
         count += 1
         yield name, body
+
+
+def _defined(cluster: str, group: str, version: str, document: Body, most: int) -> dict[str, Body]:
+    """The first definitions of what a group's discovery tells of that can be shown. Raises as ``definitions_from``."""
+    told = definitions_from(group, version, document, {CLUSTER_LABEL: cluster})
+    return {name: body for name, body in list(told.items())[:most] if _can_be_served(body)}
 
 
 def _can_be_served(crd: Body) -> bool:

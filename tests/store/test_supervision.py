@@ -65,6 +65,36 @@ async def test_what_begins_anew_by_itself_is_no_failure_and_what_is_stopped_stay
     assert begun == 2
 
 
+async def test_whoever_gives_up_to_wait_for_an_end_takes_it_from_nobody_else() -> None:
+    """As who leads no more while it waited for the follower of a cluster that is gone."""
+    go, done = asyncio.Event(), False
+
+    async def work() -> None:
+        nonlocal done
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await go.wait()
+            done = True
+
+    async def settle() -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    task = Supervised("test-given-up", work)
+    task.start()
+    await settle()
+    first = asyncio.create_task(task.stop())
+    await settle()
+    first.cancel()
+    second = asyncio.create_task(task.stop())
+    await settle()
+    assert not second.done()
+    go.set()
+    await second
+    assert done
+
+
 async def test_what_is_stopped_has_put_everything_away_before_its_successor_begins() -> None:
     """As a follower of a cluster does that is registered anew by the same name."""
     kept: dict[str, int] = {}

@@ -8,6 +8,7 @@ for nobody, and nobody for it: what is reserved is known again among what is the
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import math
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -49,6 +50,9 @@ _TURN_SECONDS: Final = 0.05
 
 _ENDING_MOST: Final = 128
 """More that ended in one namespace is noted in the next turn: what holds the loop is bounded, whoever deletes how much."""
+
+_LONGEST: Final = 1024
+"""Characters of what clusters call objects and their versions: more than Kubernetes' own have."""
 
 COUNTED: Final = frozenset({"", "resize", "scale", "status"})
 """Subresources by which an object may come to take more: of what is written there, what ``tenantquotas.wished`` says."""
@@ -95,6 +99,8 @@ class PlacedQuotas:
         ``QuotaExceeded``, ``InvalidQuantity``, ``PreconditionFailed`` for those, ``TooManyRequests`` and
         ``ServiceUnavailable``.
         """
+        request = _short(request)
+        write = write._replace(what=_short(write.what), uid=_short(write.uid), version=_short(write.version))
         known = await self.quota(place.space)
         try:
             taken = _grown(demand, known)
@@ -175,7 +181,7 @@ class PlacedQuotas:
 
     def touch_soon(self, place: Key, ending: str) -> None:
         """As ``touch``, and nobody waits: with what is taken there next, or soon. What is lost stays taken until its end."""
-        self._ending.setdefault(place, {}).setdefault(ending, asyncio.get_running_loop().time())
+        self._ending.setdefault(place, {}).setdefault(_short(ending), asyncio.get_running_loop().time())
         if self._touching is None or self._touching.done():
             self._touching = asyncio.create_task(self._touch())
 
@@ -247,6 +253,13 @@ def _grown(demand: Demand, quota: TenantQuota | None) -> Amounts:
     if quota is None:
         return {}
     return {name: amount for name, amount in demand(quota).items() if amount.nanos > 0}
+
+
+def _short(text: str) -> str:
+    """What a cluster says, as it is kept: of what is longer than any of Kubernetes' names, what tells it from others."""
+    if len(text) <= _LONGEST:
+        return text
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).hexdigest()
 
 
 def version_of(body: Any) -> str:

@@ -21,8 +21,8 @@ import orjson
 from gateway.handlers.placednamespaces.lastapplied import Correction, correction, is_copied, last_applied
 from gateway.http.messages import JSON, Headers, Request
 from gateway.http.negotiation import APPLY_PATCH, JSON_PATCH, PATCHES, content_type, require_patch_type
-from gateway.upstream.answers import LINE_MAX, Room, decode, version_of, whole
-from gateway.upstream.client import Answer, BadGateway
+from gateway.upstream.answers import LINE_MAX, HeldAnswers, Room, Share, decode, version_of, whole
+from gateway.upstream.client import Answer, BadGateway, ShareTaken
 from kube.authorization.decisions import Decision, Verdict
 from kube.policies.clusterrefusals import refused_by
 from kube.requests.conditionalpatches import (
@@ -34,6 +34,7 @@ from kube.requests.conditionalpatches import (
     unambiguous,
 )
 from kube.requests.decoding import MAX_BYTES
+from kube.requests.fielderrors import CAUSES_CHARACTERS
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import Cause, Conflict, StatusError
 
@@ -51,6 +52,12 @@ _BUSY: Final = {429: "TooManyRequests", 503: "ServiceUnavailable", 504: "Timeout
 _JSON: Final = "application/json"
 _JUDGED_STATUS: Final = frozenset({("", "pods"), ("", "persistentvolumeclaims")})
 """What quotas count by its status."""
+
+_KEPT: Final = 3
+"""Objects that are kept at once: as it was, what would come of it, and the newest."""
+
+_NAME_MAX: Final = 1024
+"""Characters of what a refusal names beside its words."""
 
 _PATIENCE_SECONDS: Final = 34.0
 _PAUSE_SECONDS: Final = 0.001
@@ -80,16 +87,26 @@ class Patience:
 class Rehearsal:
     """Asks with the token of the write itself, by ``ask``: nobody learns what the write would not show.
 
-    All of it is about one state of the object.
+    All of it is about one state of the object. Where a tenant asks, what is kept of the answers counts as ``held`` by it for
+    as long as this is in use.
     """
 
     def __init__(
-        self, ask: Callable[[Request], Awaitable[Answer]], request: Request, cluster: str, patience: Patience
+        self,
+        ask: Callable[[Request], Awaitable[Answer]],
+        request: Request,
+        cluster: str,
+        patience: Patience,
+        held: HeldAnswers | None = None,
+        tenant: str = "",
     ) -> None:
         self._ask = ask
         self._cluster = cluster
         self._request = request
         self._patience = patience
+        self._room = partial(Room, held, tenant, size=LINE_MAX)
+        self._kept = Share(held, tenant)
+        self._longest = 0
         self._seen = False
         self._current: Mapping[str, Any] | None = None
         self._outcome: Mapping[str, Any] | None = None
@@ -203,7 +220,9 @@ class Rehearsal:
         while True:
             answer = await self._ask(_plainly(_dry_run(self._request)))
             try:
-                outcome = await _object(self._request, answer, self._cluster)
+                outcome = await self._object(answer)
+            except ShareTaken:
+                raise
             except StatusError as refused:
                 self.refusal = refusal_of(self._cluster, refused.message)
                 raise
@@ -241,8 +260,17 @@ class Rehearsal:
         if answer.status == 404:
             answer.close()
             return None
-        found = await _object(self._request, answer, self._cluster)
+        found = await self._object(answer)
         version_of(found["metadata"], self._cluster)
+        return found
+
+    async def _object(self, answer: Answer) -> Mapping[str, Any]:
+        """What an answer says, held from now on. Raises ``StatusError``."""
+        with self._room() as room:
+            data = await whole(answer, self._cluster, room)
+            found = await _object(self._request, answer, data, self._cluster)
+            self._longest = max(self._longest, len(data))
+            self._kept.resize(_KEPT * self._longest)
         return found
 
     async def _read_once(self) -> Request:
@@ -332,8 +360,7 @@ def _without_status(body: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**body, "metadata": metadata, "status": None}
 
 
-async def _object(request: Request, answer: Answer, cluster: str) -> Mapping[str, Any]:
-    data = await whole(answer, cluster, Room(size=LINE_MAX))
+async def _object(request: Request, answer: Answer, data: bytes, cluster: str) -> Mapping[str, Any]:
     headers = dict(answer.headers)
     later = headers.get(b"retry-after", b"")
     if later and answer.status in _BUSY and not headers.get(b"content-type", b"").startswith(JSON):
@@ -354,23 +381,35 @@ def _seconds(later: bytes) -> int | None:
 
 
 def _refusal(status: int, body: Mapping[str, Any], retry_after: int | None) -> StatusError:
+    """A cluster's refusal as it is passed on: whatever looks into its words later takes no longer than for one of ours."""
     given = body.get("details")
     details = given if isinstance(given, dict) else {}
-    listed = details.get("causes")
-    causes = [
-        Cause(*(str(each.get(part) or "") for part in ("reason", "message", "field")))
-        for each in (listed if isinstance(listed, list) else ())
-        if isinstance(each, dict)
-    ]
     refusal = StatusError(
-        str(body.get("message") or "the cluster refuses this"),
-        group=str(details.get("group") or ""),
-        kind=str(details.get("kind") or ""),
-        name=str(details.get("name") or ""),
-        causes=causes,
+        _text(body, "message", CAUSES_CHARACTERS) or "the cluster refuses this",
+        group=_text(details, "group"),
+        kind=_text(details, "kind"),
+        name=_text(details, "name"),
+        causes=tuple(_causes(details.get("causes"))),
         retry_after=retry_after,
         code=status if 400 <= status < 600 else 502,
-        reason=str(body.get("reason") or ""),
+        reason=_text(body, "reason"),
     )
     refusal.always_detailed = isinstance(given, dict)
     return refusal
+
+
+def _causes(listed: Any) -> Iterator[Cause]:
+    left = CAUSES_CHARACTERS
+    for each in listed if isinstance(listed, list) else ():
+        if not isinstance(each, dict):
+            continue
+        texts = [_text(each, part, left) for part in ("reason", "message", "field")]
+        left -= sum(map(len, texts)) + 1
+        if left < 0:
+            return
+        yield Cause(*texts)
+
+
+def _text(body: Mapping[str, Any], name: str, most: int = _NAME_MAX) -> str:
+    value = body.get(name)
+    return value[:most] if isinstance(value, str) else ""

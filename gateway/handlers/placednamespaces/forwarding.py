@@ -99,7 +99,7 @@ async def _write(
 
     patience = Patience()
     while True:
-        rehearsal = Rehearsal(asked, request, placement.cluster, patience)
+        rehearsal = Rehearsal(asked, request, placement.cluster, patience, runtime.held_answers, _holder(request))
         write = PlacedWrite(
             principal=request.principal,
             info=request.info,

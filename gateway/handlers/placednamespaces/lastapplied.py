@@ -18,6 +18,9 @@ _KUBECTL: Final = "kubectl"
 _KUBECTLS_OWN: Final = "kubectl-last-applied"
 """Whom kubectl itself keeps the annotation by."""
 
+_LONGEST: Final = 256 * 1024
+"""Characters of an annotation: API servers take no more bytes of all that an object has."""
+
 _PATH: Final = "/metadata/annotations/" + LAST_APPLIED.replace("/", "~1")
 _FIELD: Final = f"f:{LAST_APPLIED}"
 _ALONE: Final[Mapping[str, Any]] = {"f:metadata": {"f:annotations": {_FIELD: {}}}}
@@ -32,10 +35,10 @@ class Correction(NamedTuple):
 
 
 def last_applied(body: Mapping[str, Any] | None) -> str:
-    """The text of the annotation; empty for none."""
+    """The text of the annotation; empty for none, and for what is longer than any: it is JSON that nobody has counted."""
     annotations = body["metadata"].get("annotations") if body is not None else None
     text = annotations.get(LAST_APPLIED) if isinstance(annotations, dict) else None
-    return text if isinstance(text, str) else ""
+    return text if isinstance(text, str) and len(text) <= _LONGEST else ""
 
 
 def is_copied(manager: str, outcome: Mapping[str, Any]) -> bool:

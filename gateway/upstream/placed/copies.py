@@ -100,13 +100,6 @@ class PlacedCopies:
             self._leads = False
             await self._queues.stop()
 
-    def _again(self, key: Key, cluster: str, seconds: float) -> None:
-        def enqueue() -> None:
-            if self._leads:
-                self._queues.add(cluster, key)
-
-        asyncio.get_running_loop().call_later(seconds, enqueue)
-
     async def _settle_safely(self, key: Key) -> None:
         try:
             if key[1:3] == PLACED_COPIES:
@@ -141,9 +134,9 @@ class PlacedCopies:
         except (StatusError, TimeoutError) as error:
             logger.info("the cluster %s is asked for a copy again: %s", cluster, type(error).__name__)
             reason = Reason.CLUSTER_AWAY
-            self._again(key, cluster, REST_SECONDS)
+            self._queues.add_later(cluster, key, REST_SECONDS)
         except _Overtaken:
-            self._again(key, cluster, _AGAIN_SECONDS)
+            self._queues.add_later(cluster, key, _AGAIN_SECONDS)
             return
         await self._tell(stored, record, placement, reason)
 
@@ -164,7 +157,7 @@ class PlacedCopies:
             if time.time() - (parse_time(ended) or 0.0) > _IN_FLIGHT_SECONDS:
                 await self._commit(Delete(stored.key, stored.revision, record), placement)
             else:
-                self._again(stored.key, placement.cluster, REST_SECONDS)
+                self._queues.add_later(placement.cluster, stored.key, REST_SECONDS)
         elif publications.told_of(record) != reason:
             await self._commit(Update(stored.key, stored.revision, {**record, "status": {"reason": reason}}), placement)
         elif reason is None and await self._store.get(stored.key) is None:

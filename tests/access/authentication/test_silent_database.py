@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
 
 import pytest
 
-from access.authentication.base import Credentials
+from access.authentication.base import Credentials, Refused
 from access.authentication.chain import AuthenticationChain
 from access.authentication.clusterwebhooks import PREFIX, ClusterWebhookAuthenticator
-from access.authentication.portal import STALE_SECONDS, StandingCredentials
+from access.authentication.portal import STALE_SECONDS, PortalAuthenticator, StandingCredentials
 from kube.requests.status import Unauthorized
 from store.postgresql import connections
 from store.types import Unavailable
@@ -67,3 +68,13 @@ async def test_who_cannot_tell_says_so_and_does_not_say_no(
             await question(proxy)
     finally:
         proxy.cut = False
+
+
+@pytest.mark.parametrize("called", ["JTI=", "JTI=ended", "JTI=" + "x" * 60_000, "JTI=\0", "7" * 36, "JTI=" + "A" * 36])
+async def test_what_no_credential_is_called_is_asked_for_nowhere_and_remembered_by_nobody(called: str) -> None:
+    """DOS-03: a registered cluster says by which credential somebody was known, and may say anything."""
+    key: Any = None
+    credentials = StandingCredentials("host=/nowhere")
+    with pytest.raises(Refused):
+        await PortalAuthenticator(key, credentials).holder(called, now=time.time())
+    assert not credentials._known

@@ -19,6 +19,7 @@ from gateway.upstream.tokens import WorkspaceTokens
 from kube.authorization.leastrole import ROLES, WorkspaceRoles
 from kube.authorization.rbac import Rule
 from kube.kinds.openings import openings_from
+from kube.objects.publications import PLACED_COPIES
 from kube.quota.tenantquotas import PLACED_USAGES, used_of
 from store.engine import Engine, Options
 from store.types import Create, Delete, Key, Range
@@ -124,7 +125,8 @@ async def following(database: str, evil: Reply, good: Reply) -> AsyncIterator[Fo
         try:
             yield followed
         finally:
-            for each in (Range(SPACE, "", "namespaces"), Range(SPACE, *PLACED_USAGES), tenant_quota_key("acme")):
+            kept = Range(SPACE, "", "namespaces"), Range(SPACE, *PLACED_USAGES), Range(SPACE, *PLACED_COPIES)
+            for each in (*kept, tenant_quota_key("acme")):
                 await _remove(store, each)
 
 

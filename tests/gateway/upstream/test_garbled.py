@@ -15,6 +15,7 @@ from access.admission.tenancy.tenantpolicies import PolicyInForce
 from gateway.handlers.placednamespaces import forwarding
 from gateway.http.messages import Request
 from gateway.upstream.admission import PlacedPolicies
+from gateway.upstream.answers import HeldAnswers
 from gateway.upstream.client import BadGateway
 from gateway.upstream.placed.quota import PlacedQuota
 from gateway.upstream.placements import Placement
@@ -109,6 +110,7 @@ class Liar:
             clusters=SimpleNamespace(upstream=lambda _: self.upstream),
             workspace_tokens=SimpleNamespace(get=token),
             placed_admission=(PlacedPolicies(POLICIES), PlacedQuota(QUOTAS)),
+            held_answers=HeldAnswers(),
         )
         answer: Any = await forwarding._write(runtime, request, WEB, "editor", nothing)
         answer.close()

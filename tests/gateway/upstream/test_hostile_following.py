@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
+import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
+import orjson
 import pytest
 
-from access.admission.tenancy.placedquota import PlacedQuotas
+from access.admission.tenancy.placedquota import PlacedQuotas, usage_key
 from access.credentials.tokenrequests import ClusterToken
 from gateway.process.keyedlocks import KeyedLocks
+from gateway.upstream import clusters
 from gateway.upstream.client import Cluster
 from gateway.upstream.openedobjects import OpenedObjects
-from gateway.upstream.placed import hosts, rights
+from gateway.upstream.placed import copies, hosts, rights
+from gateway.upstream.placed.copies import PlacedCopies
 from gateway.upstream.placed.hosts import IngressReader
 from gateway.upstream.placed.quota import PlacedUsageController
 from gateway.upstream.placed.rights import PlacedRights
-from gateway.upstream.placements import Placement, Placements
+from gateway.upstream.placements import Placement, Placements, workspace_of
 from gateway.upstream.tokens import WorkspaceTokens
-from kube.quota.tenantquotas import PLACED_USAGES, UsageRule
+from kube.authorization.placedrights import PREFIX
+from kube.authorization.rbac import GROUP
+from kube.customresources.definitions import CRDS
+from kube.kinds.openings import API_SERVICES, openings_from
+from kube.objects.publications import PLACED_COPIES
+from kube.quota.quantities import parse_quantity
+from kube.quota.reservations import Reservation
+from kube.quota.tenantquotas import PLACED_RESERVATIONS, PLACED_USAGES, UsageRule
 from kube.requests.status import ServiceUnavailable
-from store.types import Key, Range, Update
+from store.types import Create, Key, PreconditionFailed, Range, Update
 from tenants.quotas import tenant_quota_key
 from tests.databases import migrated
 from tests.gateway.upstream.following import (
@@ -278,6 +290,47 @@ async def test_a_cluster_whose_watches_end_at_once_is_not_read_without_a_rest(
     assert lists == [2], "both kinds once, and then a rest"
 
 
+async def test_a_cluster_that_is_away_is_asked_for_a_copy_at_one_pace_however_often_that_was_due(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AZ8: what looks at it meanwhile, an event or the round of each minute, leaves no further attempts behind."""
+    monkeypatch.setattr(copies, "REST_SECONDS", 0.1)
+
+    def asked(cluster: str) -> int:
+        return sum(path.endswith("/configmaps/motd") for path in there.heard[cluster])
+
+    async with following(database, lambda _path: ended, lambda _path: ended) as there:
+        keys = []
+        for namespace in ("acme-0", EVIL):
+            placed = await there.store.get(Key(SPACE, "", "namespaces", "", namespace))
+            assert placed is not None
+            spec = {"cluster": NAMESPACES[namespace], "workspace": workspace_of(orjson.loads(placed.data))}
+            metadata = {"name": "|configmaps|motd", "namespace": namespace, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+            body = {"metadata": metadata, "spec": {**spec, "apiVersion": "v1"}, "status": {"reason": "OnItsWay"}}
+            keys.append(Key(SPACE, *PLACED_COPIES, namespace, metadata["name"]))
+            await there.store.commit(Create(keys[-1], body))
+        work = PlacedCopies(there.store, there, there.tokens, database)
+        undo = there.store.subscribe(work.on_events)
+
+        async def more(cluster: str, than: int) -> bool:
+            return asked(cluster) > than
+
+        async with at_work(work.run()):
+            for number in range(30):
+                before, found = asked("evil"), await there.store.get(keys[1])
+                assert found is not None
+                touched = orjson.loads(found.data)
+                touched["metadata"]["labels"] = {"touched": str(number)}
+                with contextlib.suppress(PreconditionFailed):
+                    await there.store.commit(Update(keys[1], found.revision, touched))
+                await there.until(partial(more, "evil", before))
+            begun = {cluster: asked(cluster) for cluster in there.heard}
+            await there.until(partial(more, "good", begun["good"] + 20))
+        undo()
+        evil, good = (asked(cluster) - begun[cluster] for cluster in ("evil", "good"))
+    assert evil <= 3 * good, f"asked {evil} times where another was {good} times"
+
+
 async def test_a_cluster_that_never_says_which_hosts_it_has_keeps_nobody_waiting(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -315,3 +368,71 @@ async def test_tokens_of_one_cluster_keep_nobody_waiting_for_those_of_another() 
     finally:
         go.set()
         await asyncio.gather(*waiting)
+
+
+async def test_what_other_servers_of_a_cluster_define_is_no_more_than_what_is_shown_of_any_kind(database: str) -> None:
+    """AD8, GW20: of all of them together, however many there are, in the space of each tenant there."""
+
+    def api_service(group: str) -> dict[str, Any]:
+        spec = {"group": group, "version": "v1", "service": {"name": "s", "namespace": "n"}}
+        return {"metadata": {"name": f"v1.{group}"}, "spec": spec}
+
+    def evil(path: str) -> Any:
+        if "/apiservices" in path:
+            return list_of(*(api_service(f"g{number}.example.org") for number in range(10, 25)))
+        kinds = [{"name": f"things{number}", "kind": f"Thing{number}", "namespaced": True} for number in range(30)]
+        return {"kind": "APIResourceList", "resources": kinds}
+
+    async with following(database, evil, lambda _path: list_of()) as there:
+        there.opened = openings_from("apiservices.apiregistration.k8s.io")
+        last = Key(SPACE, GROUP, "clusterrolebindings", "", f"{PREFIX}opened:evil")
+
+        async def done() -> bool:
+            return await there.store.get(last) is not None
+
+        async with at_work(OpenedObjects(there.store, there, database).run()):
+            await there.until(done)
+        assert len((await there.store.list(Range(SPACE, *CRDS))).items) == 200
+        assert len((await there.store.list(Range(SPACE, *API_SERVICES))).items) == 15
+
+
+async def test_what_a_cluster_calls_what_it_asks_about_is_kept_as_far_as_names_go(database: str) -> None:
+    """AD8: it may be as long as a review; what it takes is taken once all the same, and given back."""
+    long, now = "x" * 500_000, time.time()
+    async with following(database, lambda _path: list_of(), lambda _path: list_of()) as there:
+        namespaces = SimpleNamespace(quotas=lambda *_: ())
+        quotas = PlacedQuotas(there.store, (), namespaces, lambda *_: {}, KeyedLocks().of_tenant_quota)
+        place, one = usage_key(SPACE, EVIL), {"pods": parse_quantity("1")}
+        write = Reservation(amounts={}, until=now + 75, what=f"/pods/{long}", uid=long, version=long)
+        for _ in range(2):
+            assert await quotas.reserve(place, f"{long}/{long}", lambda _quota: one, write, now)
+        kept = (await there.store.list(Range(SPACE, *PLACED_RESERVATIONS))).items
+        assert [len(stored.data) < 8192 for stored in kept] == [True]
+        assert (await there.used())["pods"] == "1"
+        quotas.touch_soon(place, long)
+        assert [len(uid) < 8192 for uid in quotas._ending[place]] == [True]
+        await quotas.forget(place)
+        assert (await there.used())["pods"] == "0"
+
+
+async def test_clusters_that_take_their_time_to_say_what_accounts_hold_keep_nothing_else_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """D8: a region that is away is many clusters, and each is asked again and again."""
+    go, given_up = threading.Event(), list[bool]()
+
+    def silent(_row: Any) -> None:
+        given_up.append(not go.wait(120))
+
+    monkeypatch.setattr(clusters, "_roles", silent)
+    known, here = clusters.Clusters(""), cast("Any", None)
+    for number in range(40):
+        known._known[f"away-{number}"] = clusters._Known(here, here, here, here, ())
+    waiting = [asyncio.create_task(known.roles(name)) for name in known.names]
+    await asyncio.sleep(0)
+    try:
+        assert await asyncio.to_thread(lambda: 5) == 5
+        assert not given_up, "whatever else is done in threads has waited for clusters"
+    finally:
+        go.set()
+        await asyncio.gather(*waiting, return_exceptions=True)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
 import pytest
 
+from gateway.upstream import clusters
 from gateway.upstream.placed import rights
 from gateway.upstream.placed.rights import PlacedRights
 from gateway.upstream.placements import Placement
 from kube.authorization.leastrole import WorkspaceRoles
 from kube.authorization.rbac import GROUP, Rule
 from store.types import Key, Range
+from tenants.clusters.client import Answer, Outcome
+from tenants.models import Cluster
 from tests.databases import migrated
 from tests.gateway.upstream.following import (
     EVIL,
@@ -109,6 +113,17 @@ async def test_what_is_kept_of_a_clusters_rbac_is_bounded_in_bytes(database: str
         async with at_work(PlacedRights(there.store, there, database).run()):
             await there.until(settled)
     assert sum(kept.values()) < 2 * 1024 * 1024
+
+
+@pytest.mark.parametrize(("number", "kept"), [(100, True), (400, False)])
+def test_roles_that_say_more_than_is_kept_of_them_say_nothing(
+    monkeypatch: pytest.MonkeyPatch, number: int, kept: bool
+) -> None:
+    """AD8: what the accounts hold is kept for each namespace there. All three together; of such a cluster nothing is known."""
+    rule = {"verbs": ["get"], "apiGroups": ["example.org"], "resources": ["widgets"], "resourceNames": ["x" * 1000]}
+    said = Answer(Outcome.DONE, 200, {"metadata": {"name": "r"}, "rules": [rule] * number})
+    monkeypatch.setattr(clusters, "client_to", lambda _row: SimpleNamespace(get=lambda _path: said))
+    assert (clusters._roles(Cluster(name="evil", tenant_role="tenantry-tenant-admin")) is not None) is kept
 
 
 async def test_what_an_operator_opens_to_workspaces_later_is_kept_as_well(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import orjson
@@ -14,12 +15,15 @@ from gateway.handlers.placednamespaces.dryruns import Overtaken, Patience, Rehea
 from gateway.handlers.placednamespaces.forwarding import target_of
 from gateway.handlers.placednamespaces.lastapplied import correction
 from gateway.http.messages import LARGE, Request
+from gateway.upstream import answers
+from gateway.upstream.answers import HeldAnswers
 from gateway.upstream.client import Answer
 from kube.authentication.identity import Principal
 from kube.objects.managedfields import LAST_APPLIED
 from kube.objects.patches import merge_patch
+from kube.requests.fielderrors import CAUSES_CHARACTERS
 from kube.requests.requestinfo import parse, resolve
-from kube.requests.status import Conflict, StatusError
+from kube.requests.status import Conflict, StatusError, TooManyRequests
 from tests.gateway.upstream.asking import upstream_of, whole
 from tests.gateway.upstream.rawcluster import Visit, ok
 
@@ -68,7 +72,9 @@ class Busy:
 
 
 @asynccontextmanager
-async def rehearsed(busy: Busy, path: bytes, seconds: float = 300) -> AsyncIterator[tuple[Rehearsal, Any]]:
+async def rehearsed(
+    busy: Busy, path: bytes, seconds: float = 300, held: HeldAnswers | None = None
+) -> AsyncIterator[tuple[Rehearsal, Any]]:
     async with upstream_of(busy.behave) as (_, upstream):
 
         async def ask(request: Request) -> Answer:
@@ -90,7 +96,7 @@ async def rehearsed(busy: Busy, path: bytes, seconds: float = 300) -> AsyncItera
             body=b'{"spec":{"replicas":3}}',
             now=time.time(),
         )
-        yield Rehearsal(ask, request, "prod", Patience(seconds)), ask
+        yield Rehearsal(ask, request, "prod", Patience(seconds), held, "acme"), ask
 
 
 async def made(rehearsal: Rehearsal, ask: Any) -> Answer:
@@ -153,6 +159,54 @@ async def test_a_large_object_is_taken_apart_beside_the_loop() -> None:
     assert beside == 2
 
 
+async def test_what_writes_have_read_counts_as_held_until_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """GW4: however many a tenant makes at once, and however much its cluster says of each."""
+    monkeypatch.setattr(answers, "HELD_MAX", 2 * 1024 * 1024)
+    held = HeldAnswers()
+    busy = Busy(write_status, times=0)
+    busy.object["data"] = {"a": "x" * (64 * 1024)}
+    async with AsyncExitStack() as stack:
+        begun = []
+        with pytest.raises(TooManyRequests, match="reads too much of its clusters at once"):
+            while len(begun) < 100:
+                rehearsal, _ = await stack.enter_async_context(rehearsed(busy, DEPLOYMENT, held=held))
+                begun.append(rehearsal)
+                await rehearsal.outcome()
+        # Of each what it was, what comes of it, and what may be newer.
+        assert held.total >= (len(begun) - 1) * 3 * 64 * 1024
+        assert len(begun) > 3
+        assert rehearsal.refusal is None, "no cluster has said so"
+    del begun, rehearsal
+    gc.collect()
+    assert held.total == 0
+
+
+@pytest.mark.parametrize("part", ["message", "causes"])
+async def test_the_words_of_a_refusal_are_as_many_as_anybody_looks_into(part: str) -> None:
+    """DOS-03: amounts and names are looked for in them, on the loop."""
+    amounts = ",".join(f"count/a{number}.example.org=1" for number in range(50_000))
+    said = f"exceeded quota: q, requested: {amounts}, used: {amounts}, limited: {amounts}"
+    causes = [{"reason": "FieldValueInvalid", "message": "x" * 64, "field": "spec"} for _ in range(50_000)]
+    body = {"kind": "Status", "code": 422, "message": said if part == "message" else "no"}
+    told = orjson.dumps({**body, "details": {"name": "web", "causes": causes if part == "causes" else causes[:2]}})
+
+    class Wordy(Busy):
+        async def behave(self, visit: Visit) -> None:
+            while True:
+                line, *_ = await visit.request()
+                found = b"HTTP/1.1 422 No\r\nContent-Length: %d\r\n\r\n%b" % (len(told), told)
+                await visit.say(ok(orjson.dumps(self.object)) if line.startswith(b"GET") else found)
+
+    async with rehearsed(Wordy(write_spec, times=0), DEPLOYMENT) as (rehearsal, _):
+        with pytest.raises(StatusError) as refused:
+            await rehearsal.outcome()
+    error = refused.value
+    assert len(error.message) <= CAUSES_CHARACTERS
+    assert 2 <= len(error.causes) < 2_000
+    assert sum(len(cause.message) for cause in error.causes) <= CAUSES_CHARACTERS
+    assert (error.code, error.name, error.message[:2]) == (422, "web", str(body["message"])[:2])
+
+
 def noted(text: str, *owners: dict[str, Any]) -> dict[str, Any]:
     metadata = {"name": "web", "resourceVersion": "8", "uid": "u", "annotations": {LAST_APPLIED: text}}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {**metadata, "managedFields": list(owners)}}
@@ -166,7 +220,11 @@ def owner(manager: str, operation: str, **more: Any) -> dict[str, Any]:
 COPIED = '{"metadata":{"name":"web","resourceVersion":"7","uid":"u"}}\n'
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", "no JSON", "right", COPIED.replace("7", "6")])
+LONG = COPIED.replace('"uid"', '"a":[' + ",".join(["[]"] * 100_000) + '],"uid"')
+"""More than an annotation may be, and within it as many values as anybody likes."""
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "no JSON", "right", COPIED.replace("7", "6"), LONG])
 def test_what_somebody_else_noted_stays(text: str) -> None:
     assert correction(noted(text), "7", "right") is None
 

@@ -17,6 +17,7 @@ from gateway.http.messages import Request, Response
 from gateway.process.runtime import Runtime
 from gateway.process.streams import OpenStreams
 from gateway.upstream.admission import PlacedWrite, Settlement
+from gateway.upstream.answers import HeldAnswers
 from gateway.upstream.client import Upstream
 from gateway.upstream.placements import ACTIVE, Placement
 from kube.authentication.identity import Principal
@@ -61,6 +62,7 @@ class Door:
             workspace_tokens=SimpleNamespace(get=token),
             placed_admission=[Condition(settle) for settle in settlements],
             open_streams=self.streams,
+            held_answers=HeldAnswers(),
         )
 
     async def _nobody_can_tell(self) -> None:
