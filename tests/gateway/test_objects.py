@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -193,7 +194,9 @@ def test_what_is_still_there_is_said_to_who_asks_for_it(alice: Caller, maps: str
         ("invalid", 400, 'time: invalid duration "invalid"'),
         ("5", 400, 'time: missing unit in duration "5"'),
         ("5y", 400, 'time: unknown unit "y" in duration "5y"'),
+        ("9999999h", 400, 'time: invalid duration "9999999h"'),
         ("1m30s", 200, ""),
+        ("-5s", 200, ""),
         ("0", 200, ""),
         ("", 200, ""),
     ],
@@ -205,6 +208,22 @@ def test_a_timeout_that_is_none_is_refused(alice: Caller, maps: str, timeout: st
     if said:
         assert answer.body["message"] == f"invalid timeout specified in the request URL - {said}"
         assert alice.watch(maps, timeout=timeout, timeoutSeconds=1).status == 200
+
+
+def test_who_waits_for_a_second_is_answered_no_later(alice: Caller, maps: str) -> None:
+    """TS15: here a body does not come, for which any other request is given half a minute."""
+    answer = alice.open("POST", f"{maps}?timeout=1s", b"", {"Content-Length": "2"})
+    assert answer.status == 504
+    assert json.loads(answer.read()) == {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": "Timeout: request did not complete within the allotted timeout",
+        "reason": "Timeout",
+        "details": {},
+        "code": 504,
+    }
 
 
 def test_update_that_changes_nothing_writes_nothing(alice: Caller, maps: str) -> None:
