@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -22,7 +23,7 @@ from gateway.process.runtime import Runtime
 from gateway.resources import bootstrappolicy, objects
 from gateway.resources.kinds import Kind
 from gateway.resources.selection import require_selected, selection
-from gateway.resources.writeoptions import flag, invalid_options, not_a_number, unsupported
+from gateway.resources.writeoptions import flag, invalid_options, not_a_number, of_operation, unsupported
 from gateway.upstream.placements import cluster_of, workspace_of
 from kube.customresources.endings import ending
 from kube.kinds.reststrategies import RETURN_DELETED_OBJECT
@@ -67,7 +68,7 @@ class DeleteOptions:
 def read_options(request: Request) -> DeleteOptions:
     """The options from the body or, where there is none, from the query; either says that it is a dry run.
 
-    Raises ``BadRequest``, and ``Invalid`` with whatever is wrong with them.
+    Admission is told of them as ``request.deletion``. Raises ``BadRequest``, and ``Invalid`` with whatever is wrong with them.
     """
     given = _options_sent(request) if request.body else _options_asked(request.query)
     propagation, orphan = given.get("propagationPolicy"), given.get("orphanDependents")
@@ -83,6 +84,7 @@ def read_options(request: Request) -> DeleteOptions:
         causes.append(unsupported("dryRun", dry_run, ("All",)))
     if causes:
         raise invalid_options("DeleteOptions", causes)
+    request.deletion = {name: value for name in _TYPES if (value := given.get(name)) is not None}
     if dry_run:
         request.query = {**request.query, "dryRun": "All"}
     if orphan is not None:
@@ -118,12 +120,13 @@ def _require_type(field: str, given: Any, python: type, go: str) -> None:
 
 
 def _options_asked(query: Mapping[str, str]) -> dict[str, Any]:
+    given: dict[str, Any] = {name: query[name] for name in ("propagationPolicy",) if name in query}
     grace = query.get("gracePeriodSeconds")
     if grace is not None:
         number = grace.removeprefix("-")
         if not (number.isascii() and number.isdigit() and len(number) < 20 and -_INT64 <= int(grace) < _INT64):
             raise not_a_number(grace)
-    given: dict[str, Any] = {name: query[name] for name in ("propagationPolicy",) if name in query}
+        given["gracePeriodSeconds"] = int(grace)
     if "orphanDependents" in query:
         given["orphanDependents"] = flag(query["orphanDependents"])
     return given
@@ -201,7 +204,8 @@ async def delete_object(
         _propagate(new, options)
         attributes = attributes_of(request, kind, DELETE, key.name, None, old)
         attributes.namespace = key.namespace
-        attributes.sent = sent
+        if sent is not None:
+            attributes.sent, attributes.options = sent, partial(of_operation, request, sent.operation)
         async with runtime.write_locks.of_quotas(key):
             extra = await runtime.admission.admit(attributes)
             new, beside = await disrupting(new) if disrupting is not None else (new, ())
