@@ -58,7 +58,6 @@ class Options:
     reads_in_full: int | None = None
     requests_day_bytes: int | None = None
     max_token_lifetime: int = 86_400
-    request_timeout: float = 60.0
     tenant_limits: Limits = field(default_factory=Limits)
     stored_mebibytes: int = 0
 

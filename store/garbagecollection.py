@@ -19,13 +19,15 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
+from kube.customresources.definitions import CRDS
 from kube.customresources.endings import PODS, ending, waiting
 from kube.objects.managedfields import without_owners
 from kube.objects.strategies import finished
+from kube.requests.logicalclusters import ROOT
 from store.engine import Engine
 from store.fairqueue import FairQueue
 from store.pace import Pace
@@ -33,6 +35,8 @@ from store.postgresql.leadership import RETRY_SECONDS, CheckLeadership, lead
 from store.types import Delete, Event, EventType, Key, PreconditionFailed, Range, Stored, StoreError, Update
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 ResourceOf = Callable[[str, str, str], tuple[str, bool] | None]
 """(space, apiVersion, kind) → the resource's plural and whether it is namespaced; ``None`` when it is not served."""
@@ -88,6 +92,8 @@ class GarbageCollector:
 
         A definition goes right behind the last of its objects: then nobody could say any more that they are gone.
         """
+        self._unserved: dict[str, set[Key]] = {}
+        """API group → who names an owner of a kind that it does not have there; a definition may bring that."""
         self._ending: set[Key] = set()
         """Namespaces that wait for what is in them: elsewhere an object that goes is nothing to look at."""
 
@@ -104,6 +110,7 @@ class GarbageCollector:
         self._queue.clear()
         self._dependents.clear()
         self._gone.clear()
+        self._unserved.clear()
         self._ending.clear()
         undo = self._store.subscribe(self._note, lost=self._restart.set)
 
@@ -149,7 +156,7 @@ class GarbageCollector:
                 named = set() if gone else {owner["uid"] for owner in owners_of(body)}
                 for owner in owners_of(orjson.loads(event.previous)):
                     if owner["uid"] not in named:
-                        self._let_go(key, owner["uid"])
+                        self._let_go(key, owner)
                     # A blocking dependent that goes, or lets go, may be the last that its owner waits for.
                     owner_key = self._owner_key(key, owner)
                     if owner_key is not None:
@@ -165,15 +172,21 @@ class GarbageCollector:
             elif body:
                 self._index(key, body)
                 self._enqueue(key)
+            if key[1:3] == CRDS:
+                self._look_again(key.space, key.name.partition(".")[2])
 
-    def _let_go(self, key: Key, uid: str) -> None:
+    def _look_again(self, space: str, group: str) -> None:
+        """Kinds may have come; those of the system space may be everybody's. Whom none helps is noted again."""
+        for key in [each for each in self._unserved.get(group, ()) if space in (each.space, ROOT)]:
+            _discard(self._unserved, group, key)
+            self._enqueue(key)
+
+    def _let_go(self, key: Key, owner: Mapping[str, Any]) -> None:
         """Somebody does not name an owner any more; the last who does so takes what is known of it along."""
-        place = key.space, uid
-        dependents = self._dependents.get(place, set())
-        dependents.discard(key)
-        if not dependents:
-            self._dependents.pop(place, None)
+        place = key.space, owner["uid"]
+        if _discard(self._dependents, place, key):
             self._gone.pop(place, None)
+        _discard(self._unserved, _group_of(owner), key)
 
     def _index(self, key: Key, body: Mapping[str, Any]) -> None:
         for owner in owners_of(body):
@@ -334,7 +347,10 @@ class GarbageCollector:
         """``there``, ``gone``, or ``unknown`` when the kind is not served or out of reach: then nothing is deleted."""
         key = self._owner_key(dependent, owner)
         if key is None:
-            return "gone" if self._was_seen_to_go(dependent, owner) else "unknown"
+            if self._was_seen_to_go(dependent, owner):
+                return "gone"
+            self._unserved.setdefault(_group_of(owner), set()).add(dependent)
+            return "unknown"
         stored = await self._store.get(key)
         same = stored is not None and orjson.loads(stored.data).get("metadata", {}).get("uid") == owner["uid"]
         return "there" if same else "gone"
@@ -343,8 +359,7 @@ class GarbageCollector:
         key, kind = self._gone.get((dependent.space, owner["uid"]), (None, ""))
         if key is None or key.namespace not in ("", dependent.namespace):
             return False
-        group = str(owner.get("apiVersion", "")).rpartition("/")[0]
-        return (group, owner.get("kind"), owner.get("name")) == (key.group, kind, key.name)
+        return (_group_of(owner), owner.get("kind"), owner.get("name")) == (key.group, kind, key.name)
 
     def _owner_key(self, dependent: Key, owner: Mapping[str, Any]) -> Key | None:
         version, kind, name = (owner.get(field) for field in ("apiVersion", "kind", "name"))
@@ -356,8 +371,7 @@ class GarbageCollector:
         resource, namespaced = found
         if namespaced and not dependent.namespace:
             return None
-        group = version.rpartition("/")[0]
-        return Key(dependent.space, group, resource, dependent.namespace if namespaced else "", name)
+        return Key(dependent.space, _group_of(owner), resource, dependent.namespace if namespaced else "", name)
 
     # Writes.
 
@@ -401,6 +415,19 @@ class GarbageCollector:
         result = _without(body, finalizer)
         operation = Delete if finished(result) else Update
         await self._store.commit(operation(stored.key, stored.revision, result))
+
+
+def _group_of(owner: Mapping[str, Any]) -> str:
+    return str(owner.get("apiVersion", "")).rpartition("/")[0]
+
+
+def _discard(sets: dict[T, set[Key]], name: T, key: Key) -> bool:
+    """Whether nothing is left of the set then."""
+    left = sets.get(name, set())
+    left.discard(key)
+    if not left:
+        sets.pop(name, None)
+    return not left
 
 
 def _without(body: dict[str, Any], *finalizers: str) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -22,14 +23,14 @@ from gateway.process.runtime import Runtime
 from gateway.resources import bootstrappolicy, objects
 from gateway.resources.kinds import Kind
 from gateway.resources.selection import require_selected, selection
-from gateway.resources.writeoptions import flag, invalid_options, not_a_number, unsupported
+from gateway.resources.writeoptions import flag, invalid_options, not_a_number, of_operation, unsupported
 from gateway.upstream.placements import cluster_of, workspace_of
 from kube.customresources.endings import ending
 from kube.kinds.reststrategies import RETURN_DELETED_OBJECT
 from kube.objects.patches import deep_copy
 from kube.objects.strategies import finished
 from kube.requests.fielderrors import invalid
-from kube.requests.status import BadRequest, Conflict, Invalid, NotFound
+from kube.requests.status import BadRequest, Conflict, NotFound
 from kube.workspaces.types import WORKSPACES
 from store.types import Check, Delete, Key, Operation, Stored, Update
 
@@ -46,6 +47,8 @@ _TYPES: Final[dict[str, tuple[type, str]]] = {
     "propagationPolicy": (str, "v1.DeletionPropagation"),
     "dryRun": (list, "[]string"),
 }
+_PRECONDITIONS: Final = {"uid": "types.UID", "resourceVersion": "string"}
+_INT64: Final = 2**63
 
 
 Disrupting = Callable[[dict[str, Any]], Awaitable[tuple[dict[str, Any], Sequence[Operation]]]]
@@ -63,54 +66,76 @@ class DeleteOptions:
 
 
 def read_options(request: Request) -> DeleteOptions:
-    """The options from the body and the query. Raises ``BadRequest`` and ``Invalid``."""
-    body: dict[str, Any] = {}
-    if request.body:
-        media = require_content_type(request, *objects.MEDIA_TYPES)
-        value = objects.decode(request, media)
-        if not isinstance(value, dict | None):
-            raise BadRequest(objects.not_an_object(value))
-        body = value or {}
+    """The options from the body or, where there is none, from the query; either says that it is a dry run.
+
+    Admission is told of them as ``request.deletion``. Raises ``BadRequest``, and ``Invalid`` with whatever is wrong with them.
+    """
+    given = _options_sent(request) if request.body else _options_asked(request.query)
+    propagation, orphan = given.get("propagationPolicy"), given.get("orphanDependents")
+    dry_run, causes = list(given.get("dryRun") or ()), []
+    if "dryRun" in request.query:
+        dry_run.append(request.query["dryRun"])
+    if orphan is not None and propagation is not None:
+        text = "orphanDependents and deletionPropagation cannot be both set"
+        causes.append(invalid("propagationPolicy", propagation, text))
+    if propagation is not None and propagation not in _POLICIES:
+        causes.append(unsupported("propagationPolicy", propagation, ("Foreground", "Background", "Orphan", "nil")))
+    if any(each != "All" for each in dry_run):
+        causes.append(unsupported("dryRun", dry_run, ("All",)))
+    if causes:
+        raise invalid_options("DeleteOptions", causes)
+    request.deletion = {name: value for name in _TYPES if (value := given.get(name)) is not None}
+    if dry_run:
+        request.query = {**request.query, "dryRun": "All"}
+    if orphan is not None:
+        propagation = "Orphan" if orphan else "Background"
+    return replace(with_preconditions(given.get("preconditions") or {}, propagation or ""), cascades=orphan is False)
+
+
+def _options_sent(request: Request) -> dict[str, Any]:
+    media = require_content_type(request, *objects.MEDIA_TYPES)
+    body = objects.decode(request, media)
+    if not isinstance(body, dict | None):
+        raise BadRequest(objects.not_an_object(body))
+    body = body or {}
     if body.get("kind") not in (None, "", "DeleteOptions"):
         raise BadRequest(objects.unregistered(str(body["kind"]), str(body.get("apiVersion", ""))))
     for field, (python, go) in _TYPES.items():
-        given = body.get(field)
-        if given is not None and (not isinstance(given, python) or (isinstance(given, bool) and python is int)):
-            kind = objects.json_type(given)
-            raise BadRequest(f"json: cannot unmarshal {kind} into Go struct field DeleteOptions.{field} of type {go}")
-    preconditions = body.get("preconditions") or {}
-    grace = request.query.get("gracePeriodSeconds")
-    if grace is not None and not (grace.isascii() and grace.removeprefix("-").isdigit()):
-        raise not_a_number(grace)
-    dry_run = body.get("dryRun")
-    if dry_run and not request.dry_run:
-        if dry_run != ["All"]:
-            raise _unsupported("dryRun", dry_run, "All")
-        request.query = {**request.query, "dryRun": "All"}
-    if request.query.get("dryRun", "All") != "All":
-        raise _unsupported("dryRun", [request.query["dryRun"]], "All")
-    propagation = body.get("propagationPolicy") or request.query.get("propagationPolicy") or ""
-    orphan = body.get("orphanDependents")
-    if orphan is None and "orphanDependents" in request.query:
-        orphan = flag(request.query["orphanDependents"])
-    if orphan is not None and propagation:
-        text = "orphanDependents and deletionPropagation cannot be both set"
-        raise invalid_options("DeleteOptions", [invalid("propagationPolicy", propagation, text)])
-    if orphan is not None:
-        propagation = "Orphan" if orphan else "Background"
-    if propagation and propagation not in _POLICIES:
-        raise _unsupported("propagationPolicy", propagation, "Foreground", "Background", "Orphan", "nil")
-    return replace(with_preconditions(preconditions, propagation), cascades=orphan is False)
+        _require_type(f"DeleteOptions.{field}", body.get(field), python, go)
+    for each in body.get("dryRun") or ():
+        _require_type("DeleteOptions.dryRun", each, str, "string")
+    for field, go in _PRECONDITIONS.items():
+        _require_type(f"Preconditions.preconditions.{field}", (body.get("preconditions") or {}).get(field), str, go)
+    return body
+
+
+def _require_type(field: str, given: Any, python: type, go: str) -> None:
+    fits = not isinstance(given, int) or -_INT64 <= given < _INT64
+    if given is None or (type(given) is python and fits):
+        return
+    kind = objects.json_type(given)
+    if python is int and kind == "number":
+        kind = f"number {given}"
+    raise BadRequest(f"json: cannot unmarshal {kind} into Go struct field {field} of type {go}")
+
+
+def _options_asked(query: Mapping[str, str]) -> dict[str, Any]:
+    given: dict[str, Any] = {name: query[name] for name in ("propagationPolicy",) if name in query}
+    grace = query.get("gracePeriodSeconds")
+    if grace is not None:
+        number = grace.removeprefix("-")
+        if not (number.isascii() and number.isdigit() and len(number) < 20 and -_INT64 <= int(grace) < _INT64):
+            raise not_a_number(grace)
+        given["gracePeriodSeconds"] = int(grace)
+    if "orphanDependents" in query:
+        given["orphanDependents"] = flag(query["orphanDependents"])
+    return given
 
 
 def with_preconditions(preconditions: dict[str, Any], propagation: str = "") -> DeleteOptions:
     """Options from their decoded ``preconditions``."""
     uid, revision = preconditions.get("uid"), preconditions.get("resourceVersion")
     return DeleteOptions(None if uid is None else str(uid), None if revision is None else str(revision), propagation)
-
-
-def _unsupported(field: str, value: Any, *supported: str) -> Invalid:
-    return invalid_options("DeleteOptions", [unsupported(field, value, supported)])
 
 
 async def delete(runtime: Runtime, request: Request, kind: Kind) -> Response:
@@ -179,7 +204,8 @@ async def delete_object(
         _propagate(new, options)
         attributes = attributes_of(request, kind, DELETE, key.name, None, old)
         attributes.namespace = key.namespace
-        attributes.sent = sent
+        if sent is not None:
+            attributes.sent, attributes.options = sent, partial(of_operation, request, sent.operation)
         async with runtime.write_locks.of_quotas(key):
             extra = await runtime.admission.admit(attributes)
             new, beside = await disrupting(new) if disrupting is not None else (new, ())

@@ -57,6 +57,9 @@ Parting = Callable[[Body, Body], Sent]
 _NAME_BYTES: Final = 1024
 """Bytes of a name that no rule of its kind bounds, such as a role's."""
 
+_NAMES_MAX: Final = 9
+"""How often another name is generated in the place of one that is taken."""
+
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 _SERVER_OWNED: Final = ("creationTimestamp", "selfLink", "tenant", "generation", "resourceVersion")
@@ -100,13 +103,18 @@ async def create_object(
                 made = Create(key, stored_form(candidate, kind))
                 return (await runtime.store.commit(made, *extra, room=attributes.room))[0]
             except PreconditionFailed as failure:
-                if failure.key == key:
-                    if not generated or attempt > 8:
-                        raise already_exists(kind, key.name, await runtime.store.get(key)) from None
-                    body["metadata"].pop("name")
-                    name = objects.new_metadata(request, kind, body)
-                    objects.set_logical_cluster(request.info, kind, body, name)
                 lost = failure.key
+                if lost == key and not (generated and attempt < _NAMES_MAX):
+                    raise already_exists(kind, key.name, await runtime.store.get(key)) from None
+            except AlreadyExists as error:
+                # A cluster, or a workspace, has the name; what an order calls the workspace itself is no generated one.
+                if error.name != key.name or not (generated and attempt < _NAMES_MAX):
+                    raise
+                lost = key
+        if lost == key:
+            body["metadata"].pop("name")
+            name = objects.new_metadata(request, kind, body)
+            objects.set_logical_cluster(request.info, kind, body, name)
         await backoff_after_conflict(runtime, lost, attempt)
     raise too_many_conflicts(kind, name)
 

@@ -111,7 +111,8 @@ class Request:
     audit is told of the admission. ``write`` sends the next bytes of a stream that has begun, at once, or is false: then
     they belong into its ``chunks``. ``cut`` ends an answer that has begun, wherever it is. ``scope_filter`` narrows what
     it can reach to some objects of its range. ``weight`` is about how many values it brings or changes; where ``light``
-    is set, a heavy request is left to another process. ``in_turn`` is for long work that lets the loop go on.
+    is set, a heavy request is left to another process. ``in_turn`` is for long work that lets the loop go on. ``deletion``
+    are the options of a deletion, once they are known.
     """
 
     principal: Principal
@@ -135,6 +136,7 @@ class Request:
     charge: Charge = _free
     charged: bool = False
     charged_bytes: int = 0
+    deletion: Mapping[str, Any] = field(default_factory=dict)
 
     def weigh(self, data: bytes) -> None:
         """Count a body, or a stored object that is to be changed. Raises ``TooHeavy``."""

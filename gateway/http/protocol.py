@@ -37,7 +37,7 @@ PARSED_BYTES: Final = 4 * 1024
 
 REQUEST_SECONDS: Final = 58.0
 """A request without an answer is given up then, and one whose answer has not been taken: with the second in which that is
-noticed, a minute at most, as in Kubernetes."""
+noticed, a minute at most, as in Kubernetes. One that names a shorter time is given that."""
 
 UNREAD_SECONDS: Final = 30.0
 """How long what a client sent before it hung up may wait without anybody's taking any of it."""
@@ -340,6 +340,10 @@ class GatewayProtocol(asyncio.Protocol):
         self._reading, self._end_heard = True, _FOREVER
         if not self._transport.is_closing():
             self._transport.resume_reading()
+
+    def answer_within(self, seconds: float) -> None:
+        """See ``gateway.http.requestresponse.Transport``; nobody has longer than ``REQUEST_SECONDS``."""
+        self._deadline = min(self._deadline, self._loop.time() + seconds)
 
     def on_response_complete(self, cycle: RequestResponseCycle) -> None:  # noqa: ARG002
         """See ``gateway.http.requestresponse.Transport``: the next request has its turn."""

@@ -84,6 +84,10 @@ class Transport(Protocol):
         """Hang up at once."""
         ...
 
+    def answer_within(self, seconds: float) -> None:
+        """Give up the request that is answered now after so long."""
+        ...
+
     def on_response_complete(self, cycle: RequestResponseCycle) -> None:
         """The answer is complete."""
         ...
@@ -241,6 +245,11 @@ class RequestResponseCycle:
             self._waiter.set_result(None)
 
     # The answer.
+
+    def answer_within(self, seconds: float) -> None:
+        """The client gives up after so long, and so may the server; a span that is not positive says nothing."""
+        if seconds > 0:
+            self._transport.answer_within(seconds)
 
     async def send_response(
         self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, lines: bytes = b""

@@ -25,16 +25,15 @@ def of_operation(request: Request, operation: str) -> dict[str, Any]:
     kind = _OPERATIONS.get(operation)
     if kind is None:
         return {}
-    sent: dict[str, Any] = {}
-    if operation == "DELETE" and request.body.lstrip()[:1] == b"{":
-        sent = {name: value for name, value in orjson.loads(request.body).items() if name not in ("kind", "apiVersion")}
-    options = {"kind": kind, "apiVersion": "meta.k8s.io/v1", **sent}
-    if request.dry_run:
-        options["dryRun"] = ["All"]
-    if operation != "DELETE":
+    options: dict[str, Any] = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
+    if operation == "DELETE":
+        options |= request.deletion
+    else:
         options |= {
             name: request.query[name] for name in ("fieldManager", "fieldValidation") if request.query.get(name)
         }
+    if request.dry_run:
+        options["dryRun"] = ["All"]
     return options
 
 

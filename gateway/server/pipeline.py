@@ -43,7 +43,7 @@ from gateway.server import streaming
 from kube.auditing.policy import Stage
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision
-from kube.requests.durations import duration_reason
+from kube.requests.durations import parse_duration
 from kube.requests.requestinfo import ParsedRequest, RequestInfo
 from kube.requests.status import BadRequest, MethodNotAllowed, StatusError, Timeout
 from store.types import Unavailable
@@ -129,7 +129,7 @@ class RequestPipeline:
                 task.uncancel()
                 # What has become known in the last moment is told all the same.
                 if answer is None:
-                    answer = self._refusal(Timeout("request did not complete within the allotted timeout"))
+                    answer = self._refusal(Timeout("Timeout: request did not complete within the allotted timeout"))
             if isinstance(answer, Stream):
                 await self._stream(answer)
             else:
@@ -164,8 +164,11 @@ class RequestPipeline:
             raise
         info = self.info = self._resolve(principal.tenant)
         self._begin_trail(info)
-        if not info.is_long_running and (reason := duration_reason(self._query.get("timeout") or "0")):
-            raise BadRequest(f"invalid timeout specified in the request URL - {reason}")
+        if not info.is_long_running and (timeout := self._query.get("timeout")):
+            try:
+                cycle.answer_within(parse_duration(timeout))
+            except ValueError as error:
+                raise BadRequest(f"invalid timeout specified in the request URL - {error}") from None
         self._allowance = await self._throttle(runtime, principal, info)
         decision = self.decision = await self._authorize(runtime, principal, info)
         require_allowed(principal, info, decision)

@@ -24,7 +24,8 @@ _STEPS: Final = (
 )
 
 _UNITS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-_GO_UNITS: Final = frozenset(("ns", "us", "µs", "μs", "ms", "s", "m", "h"))
+_GO_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, **_UNITS}
+_GO_SECONDS_MAX: Final = 2**63 / 1e9
 _GO_PART: Final = re.compile(r"([0-9]*\.?[0-9]*)([^0-9.]*)", re.ASCII)
 _PART: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(h|ms|m|s)", re.ASCII)
 _SPAN: Final = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
@@ -39,21 +40,25 @@ def parse_seconds(text: str) -> float:
     return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
 
 
-def duration_reason(text: str) -> str:
-    """Why this is no duration as Go writes them."""
+def parse_duration(text: str) -> float:
+    """A span as Go alone takes it, with its sign, in seconds; raises ``ValueError`` in Go's words for anything else."""
     start = position = 1 if text[:1] in ("+", "-") else 0
     if text[start:] == "0":
-        return ""
+        return 0.0
+    seconds = 0.0
     for part in _GO_PART.finditer(text, start):
         number, unit = part.groups()
         if number in ("", "."):
             break
         if not unit:
-            return f'time: missing unit in duration "{text}"'
+            raise ValueError(f'time: missing unit in duration "{text}"')
         if unit not in _GO_UNITS:
-            return f'time: unknown unit "{unit}" in duration "{text}"'
+            raise ValueError(f'time: unknown unit "{unit}" in duration "{text}"')
+        seconds += float(number) * _GO_UNITS[unit]
         position = part.end()
-    return "" if start < position == len(text) else f'time: invalid duration "{text}"'
+    if not start < position == len(text) or seconds > _GO_SECONDS_MAX:
+        raise ValueError(f'time: invalid duration "{text}"')
+    return -seconds if text[0] == "-" else seconds
 
 
 def human_duration(seconds: float) -> str:

@@ -239,3 +239,4 @@ class Timeout(StatusError):
 
     code = 504
     reason = "Timeout"
+    always_detailed = True

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from kube.requests.durations import duration_reason
+from kube.requests.durations import parse_duration
 
 _MONTHS: Final = {
     name: number
@@ -39,8 +39,11 @@ def schedule_reason(schedule: str) -> str:
         if schedule in _DESCRIPTORS:
             return ""
         if schedule.startswith(_EVERY):
-            problem = duration_reason(schedule.removeprefix(_EVERY))
-            return f"failed to parse duration {schedule}: {problem}" if problem else ""
+            try:
+                parse_duration(schedule.removeprefix(_EVERY))
+            except ValueError as error:
+                return f"failed to parse duration {schedule}: {error}"
+            return ""
         return f"unrecognized descriptor: {schedule}"
     parts = schedule.split()
     if len(parts) != len(_FIELDS):

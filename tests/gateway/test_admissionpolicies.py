@@ -5,6 +5,7 @@ What they mean is compared with a real server in ``tests/conformance``.
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -129,6 +130,31 @@ def test_tokens_evictions_and_bindings_are_judged_by_what_is_sent(server: Server
             assert server.admin.delete(f"{pods}/judged").status == 422
     assert server.admin.post(f"{pods}/judged/eviction", {"metadata": {"name": "judged"}}).status == 201
     assert server.admin.post(token, {"spec": {}}).status == 201
+
+
+def test_options_of_a_deletion_are_judged_however_they_come(server: Server) -> None:
+    assert server.admin.post(MAPS, config_map("optional")).status == 201
+    options = {"propagationPolicy": "Orphan", "gracePeriodSeconds": 5}
+    told = "request.options.propagationPolicy != 'Orphan' || request.options.gracePeriodSeconds != 5"
+    one = f"{MAPS}/optional"
+    with policy(server.admin, "no-orphans", rules("configmaps", operations=("DELETE",)), told):
+        for refused in (
+            server.admin.delete(one, options),
+            server.admin.delete(one, **options),
+            server.admin.delete(MAPS, fieldSelector="metadata.name=optional", **options),
+            server.admin.call("DELETE", one, json.dumps(options).encode(), {"Content-Type": "application/yaml"}),
+        ):
+            assert refused.status == 422, refused.body
+            assert "no-orphans says no" in refused.body["message"]
+    assert server.admin.delete(one).status == 200
+    pods = "/api/v1/namespaces/default/pods"
+    body = {"metadata": {"name": "evicted"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    assert server.admin.post(pods, body).status == 201
+    evicted = {"metadata": {"name": "evicted"}, "deleteOptions": {"gracePeriodSeconds": 0}}
+    made = "request.options.kind != 'CreateOptions' || has(request.options.deleteOptions)"
+    with policy(server.admin, "no-creation", rules("pods/eviction"), made):
+        assert "no-creation says no" in server.admin.post(f"{pods}/evicted/eviction", evicted).body["message"]
+    assert server.admin.post(f"{pods}/evicted/eviction", evicted).status == 201
 
 
 def test_of_a_connection_what_it_asks_for_is_judged(server: Server) -> None:

@@ -135,6 +135,46 @@ def test_what_a_space_closes_is_closed_there_until_it_falls_back(server: Server,
     assert (mia.get("/apis").status, mia.post(question, asked).status) == (200, 201)
 
 
+def test_what_a_space_closes_is_not_opened_again_by_whoever_lacks_it(server: Server, olga: Caller) -> None:
+    """AZ2, KC7: what hides the policy goes, by deletion or with an owner, by whoever could write what is back then."""
+    mia = server.user(olga.get(f"{ROLES}/view").body["metadata"]["tenant"], "mia")
+    subjects = [{"kind": "User", "name": "mia", "apiGroup": GROUP}]
+    verbs = ["get", "list", "update", "patch", "delete", "deletecollection"]
+    keeper = {"verbs": verbs, "apiGroups": [GROUP], "resources": ["clusterroles", "clusterrolebindings"]}
+    assert olga.post(ROLES, {"metadata": {"name": "keeper"}, "rules": [keeper]}).status == 201
+    for role in ("keeper", "system:node-proxier"):
+        bound = {"apiGroup": GROUP, "kind": "ClusterRole", "name": role}
+        made = olga.post(BINDINGS, {"metadata": {"name": f"mia-{role}"}, "roleRef": bound, "subjects": subjects})
+        assert made.status == 201
+    asked = {"spec": {"resourceAttributes": {"verb": "watch", "resource": "services"}}}
+
+    def may() -> object:
+        review = mia.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", asked)
+        return review.body["status"]["allowed"]
+
+    assert may() is True
+    hiding, opening = f"{ROLES}/system:node-proxier", f"{BINDINGS}/system:discovery"
+    assert olga.patch(hiding, {"rules": []}).status == 200
+    assert olga.patch(opening, {"subjects": []}).status == 200
+    assert may() is False
+    dead = {"apiVersion": f"{GROUP}/v1", "kind": "ClusterRole", "name": "none", "uid": "none"}
+    for path in (hiding, opening):
+        collection, _, name = path.rpartition("/")
+        for refused in (
+            mia.delete(path, dryRun="All"),
+            mia.delete(path),
+            mia.delete(collection, fieldSelector=f"metadata.name={name}"),
+            mia.patch(path, {"metadata": {"ownerReferences": [dead]}}),
+        ):
+            assert refused.status == 403, refused.body
+            assert "attempting to grant RBAC permissions not currently held" in refused.body["message"]
+    assert may() is False
+    assert mia.delete(f"{BINDINGS}/mia-keeper", dryRun="All").status == 200, "it hides nothing"
+    assert olga.delete(hiding).status == 200
+    assert olga.delete(opening).status == 200
+    assert may() is True
+
+
 def test_what_no_space_keeps_cannot_be_deleted(olga: Caller) -> None:
     refused = olga.delete(f"{ROLES}/view")
     assert (refused.status, refused.reason) == (403, "Forbidden")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -187,13 +188,93 @@ def test_what_is_still_there_is_said_to_who_asks_for_it(alice: Caller, maps: str
     assert alice.delete(f"{maps}/a", orphanDependents="false").status == 202
 
 
+BOTH = 'Invalid value: "{}": orphanDependents and deletionPropagation cannot be both set'
+NO_POLICY = 'Unsupported value: "{}": supported values: "Foreground", "Background", "Orphan", "nil"'
+NO_DRY_RUN = 'Unsupported value: ["All","Some"]: supported values: "All"'
+MISREAD = "json: cannot unmarshal {} into Go struct field {}"
+
+
+@pytest.mark.parametrize(
+    ("options", "query", "causes"),
+    [
+        (
+            {"orphanDependents": False, "propagationPolicy": "Up", "dryRun": ["All", "Some"]},
+            {},
+            [BOTH.format("Up"), NO_POLICY.format("Up"), NO_DRY_RUN],
+        ),
+        ({"propagationPolicy": ""}, {}, [NO_POLICY.format("")]),
+        (None, {"propagationPolicy": ""}, [NO_POLICY.format("")]),
+        (None, {"orphanDependents": "0", "propagationPolicy": "Up"}, [BOTH.format("Up"), NO_POLICY.format("Up")]),
+    ],
+)
+def test_all_that_is_wrong_with_how_to_delete_is_said(
+    alice: Caller, maps: str, options: object, query: dict[str, str], causes: list[str]
+) -> None:
+    """TS15: what the object is does not matter, nor whether it is there."""
+    answer = alice.delete(f"{maps}/none", options, **query)
+    assert answer.status == 422
+    assert [cause["message"] for cause in answer.body["details"]["causes"]] == causes
+    kind = {key: answer.body["details"][key] for key in ("group", "kind")}
+    assert kind == {"group": "meta.k8s.io", "kind": "DeleteOptions"}
+
+
+@pytest.mark.parametrize(
+    ("options", "query", "said"),
+    [
+        (
+            {"gracePeriodSeconds": 1.5},
+            {},
+            MISREAD.format("number 1.5", "DeleteOptions.gracePeriodSeconds of type int64"),
+        ),
+        (
+            {"gracePeriodSeconds": 2**63},
+            {},
+            MISREAD.format(f"number {2**63}", "DeleteOptions.gracePeriodSeconds of type int64"),
+        ),
+        ({"dryRun": ["All", 5]}, {}, MISREAD.format("number", "DeleteOptions.dryRun of type string")),
+        (
+            {"preconditions": {"uid": 5}},
+            {},
+            MISREAD.format("number", "Preconditions.preconditions.uid of type types.UID"),
+        ),
+        (
+            {"preconditions": {"resourceVersion": 5}},
+            {},
+            MISREAD.format("number", "Preconditions.preconditions.resourceVersion of type string"),
+        ),
+        (
+            None,
+            {"gracePeriodSeconds": 10**20},
+            f'strconv.ParseInt: parsing "{10**20}": value out of range',
+        ),
+    ],
+)
+def test_options_of_a_deletion_are_read_as_what_they_are(
+    alice: Caller, maps: str, options: object, query: dict[str, object], said: str
+) -> None:
+    """TS15."""
+    answer = alice.delete(f"{maps}/none", options, **query)
+    assert (answer.status, answer.body["message"]) == (400, said)
+
+
+def test_a_query_says_nothing_about_a_deletion_that_has_a_body(alice: Caller, maps: str) -> None:
+    """TS15: as with kube-apiserver; of a dry run see ``tests/conformance/test_own_ways.py``."""
+    alice.post(maps, config_map("kept"))
+    asked = {"propagationPolicy": "Foreground", "gracePeriodSeconds": "x"}
+    assert alice.delete(f"{maps}/kept", {"dryRun": ["All", "All"]}, **asked).body["status"] == "Success"
+    assert alice.delete(f"{maps}/kept", {}, **asked).body["status"] == "Success"
+    assert alice.get(f"{maps}/kept").status == 404
+
+
 @pytest.mark.parametrize(
     ("timeout", "status", "said"),
     [
         ("invalid", 400, 'time: invalid duration "invalid"'),
         ("5", 400, 'time: missing unit in duration "5"'),
         ("5y", 400, 'time: unknown unit "y" in duration "5y"'),
+        ("9999999h", 400, 'time: invalid duration "9999999h"'),
         ("1m30s", 200, ""),
+        ("-5s", 200, ""),
         ("0", 200, ""),
         ("", 200, ""),
     ],
@@ -205,6 +286,22 @@ def test_a_timeout_that_is_none_is_refused(alice: Caller, maps: str, timeout: st
     if said:
         assert answer.body["message"] == f"invalid timeout specified in the request URL - {said}"
         assert alice.watch(maps, timeout=timeout, timeoutSeconds=1).status == 200
+
+
+def test_who_waits_for_a_second_is_answered_no_later(alice: Caller, maps: str) -> None:
+    """TS15: here a body does not come, for which any other request is given half a minute."""
+    answer = alice.open("POST", f"{maps}?timeout=1s", b"", {"Content-Length": "2"})
+    assert answer.status == 504
+    assert json.loads(answer.read()) == {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": "Timeout: request did not complete within the allotted timeout",
+        "reason": "Timeout",
+        "details": {},
+        "code": 504,
+    }
 
 
 def test_update_that_changes_nothing_writes_nothing(alice: Caller, maps: str) -> None:

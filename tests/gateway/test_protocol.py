@@ -436,3 +436,27 @@ async def test_no_header_is_read_as_two(value: bytes) -> None:
         said = await client.read()
         assert said.startswith(b"HTTP/1.1 500 ")
         assert b"set-cookie" not in said
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"), [(5.0, 5.0), (1000.0, REQUEST_SECONDS), (0.0, REQUEST_SECONDS), (-5.0, REQUEST_SECONDS)]
+)
+async def test_a_request_is_given_up_when_its_client_does(asked: float, given: float) -> None:
+    """TS15: never later than any other."""
+    begun = asyncio.Event()
+
+    async def never(cycle: RequestResponseCycle) -> None:
+        cycle.answer_within(asked)
+        begun.set()
+        await asyncio.Event().wait()
+
+    loop = asyncio.get_running_loop()
+    async with served(never) as client:
+        before = loop.time()
+        client.send(GOOD)
+        await begun.wait()
+        client.connection.expire(before + given - 1)
+        await asyncio.sleep(0.05)
+        assert client.state.tasks
+        client.connection.expire(loop.time() + given + 1)
+        assert (await client.read()).startswith(b"HTTP/1.1 504 Gateway Timeout\r\n")

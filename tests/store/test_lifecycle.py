@@ -241,6 +241,51 @@ async def test_dependents_follow_owners_whose_kind_goes_with_them(
             assert await store.get(stored.key) is not None
 
 
+async def test_dependents_of_a_kind_that_comes_later_are_looked_at_then(
+    conninfo: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not before: nobody can say of an owner of an unknown kind that it is gone. The system space's come everywhere."""
+    acme, other = "root:acme", "root:other"
+    group = {"apiVersion": "example.com/v1"}
+
+    def definition(space: str, name: str) -> Create:
+        key = Key(space, "apiextensions.k8s.io", "customresourcedefinitions", "", name)
+        return Create(key, {"metadata": {"name": name, "uid": f"{space}/{name}"}})
+
+    async def looked_at(store: Engine, space: str) -> None:
+        """A tenant's are looked at one after the other."""
+        await create(store, key_of("pods", "last", space=space), owned_by("never"))
+        await gone(store, key_of("pods", "last", space=space))
+
+    async with Engine(conninfo) as store, working(store, conninfo):
+        await begun(store)
+        (owner,) = await store.commit(
+            Create(Key(acme, "example.com", "gadgets", "", "there"), {"metadata": {"name": "there", "uid": "there"}})
+        )
+        late, elsewhere = [
+            await create(store, key_of("pods", "late", space=space), {**owned_by("none", "Gadget"), **group})
+            for space in (acme, other)
+        ]
+        kept = await create(store, key_of("pods", "kept"), {**owned_by("there", "Gadget"), **group, "uid": "there"})
+        for space in (acme, other):
+            await looked_at(store, space)
+        for stored in (late, elsewhere, kept):
+            assert await store.get(stored.key) is not None
+        monkeypatch.setitem(KINDS, "Gadget", ("gadgets", False))
+        await store.commit(definition(acme, "others.example.org"))
+        await looked_at(store, acme)
+        assert await store.get(late.key) is not None
+        await store.commit(definition(acme, "gadgets.example.com"))
+        await gone(store, late.key)
+        await looked_at(store, other)
+        assert await store.get(elsewhere.key) is not None
+        await store.commit(definition("root", "gadgets.example.com"))
+        await gone(store, elsewhere.key)
+        await looked_at(store, acme)
+        assert await store.get(kept.key) is not None
+        assert await store.get(owner.key) is not None
+
+
 async def test_nothing_is_remembered_of_owners_that_nobody_names(conninfo: str) -> None:
     async with Engine(conninfo) as store:
         collector = garbagecollection.GarbageCollector(store, conninfo, resource_of, lambda *_: False)
@@ -248,7 +293,10 @@ async def test_nothing_is_remembered_of_owners_that_nobody_names(conninfo: str) 
         await begun(store)
         owner = await create(store, key_of("replicasets", "owner"))
         one = await create(store, key_of("pods", "one"), owned_by("owner"))
-        two = await create(store, key_of("pods", "two"), owned_by("owner"))
+        two = await create(store, key_of("pods", "two"), owned_by("owner"), owned_by("unserved", "Unserved"))
+        await create(store, key_of("pods", "last"), owned_by("never"))
+        await gone(store, key_of("pods", "last"))
+        assert collector._unserved
         await change(store, two.key, ownerReferences=[])
         await store.commit(Delete(owner.key, owner.revision, orjson.loads(owner.data)))
         await gone(store, one.key)
@@ -256,6 +304,7 @@ async def test_nothing_is_remembered_of_owners_that_nobody_names(conninfo: str) 
         await asyncio.gather(work, return_exceptions=True)
         assert not collector._dependents
         assert not collector._gone
+        assert not collector._unserved
 
 
 async def test_owner_in_the_foreground_waits_for_those_that_block(conninfo: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from access.admission.base import CREATE, UPDATE, Attributes, NoopPlugin
+from access.admission.base import CREATE, DELETE, UPDATE, Attributes, NoopPlugin
 from access.authorization.base import EVERYTHING
 from access.authorization.chain import AuthorizationChain
 from access.authorization.modes.rbac import PolicyCache
@@ -16,6 +16,7 @@ from kube.authorization.rbac import GROUP, TENANTED, binding_from, role_from
 from kube.authorization.rbacindex import PolicyIndex
 from kube.requests.logicalclusters import ROOT, tenant_of
 from kube.requests.status import NotFound
+from store.garbagecollection import gains_owners
 from store.types import Operation
 
 _UPKEEP: Final = frozenset({"finalizers", "generation", "managedFields", "ownerReferences", "resourceVersion"})
@@ -30,7 +31,8 @@ _ANYTHING_HERE: Final = tuple(replace(rule, scope=TENANTED) for rule in EVERYTHI
 class EscalationPrevention(NoopPlugin):
     """A role holds no rule, and a binding gives no role, that its author does not hold there.
 
-    One in the place of one of the bootstrap policy (KC7) is for whoever may update that: it changes what others hold.
+    One in the place of one of the bootstrap policy (KC7) is for whoever may update that: it changes what others hold. Where
+    it goes, or is given an owner to go with, that one is back: so only whoever could write or bind that there may do so.
 
     Exempt is who may ``escalate`` roles, or ``bind`` the role.
     """
@@ -44,7 +46,9 @@ class EscalationPrevention(NoopPlugin):
 
     async def validate(self, attributes: Attributes) -> Sequence[Operation]:
         """Raises ``Forbidden``, or ``NotFound`` for a role to bind, in kube-apiserver's words."""
-        resource, body = attributes.resource, attributes.object
+        resource, body, old = attributes.resource, attributes.object, attributes.old
+        if attributes.operation == DELETE or (old is not None and gains_owners(old, body)):
+            await self._check_what_is_back(attributes)
         if body is None or attributes.operation not in (CREATE, UPDATE):
             return ()
         if attributes.place == _POLICIES:
@@ -53,7 +57,6 @@ class EscalationPrevention(NoopPlugin):
         principal = attributes.principal
         if is_masters(principal):
             return ()
-        old = attributes.old
         is_role = resource.plural in ("roles", "clusterroles")
         # Labels count: they say which aggregated roles a role's rules flow into.
         if old is not None and _without_upkeep(old) == _without_upkeep(body):
@@ -90,6 +93,27 @@ class EscalationPrevention(NoopPlugin):
                 raise attributes.forbidden("must have cluster-admin privileges to use the aggregationRule")
             raise attributes.forbidden(escalation.refusal(principal.name, principal.groups, missing))
         return ()
+
+    async def _check_what_is_back(self, attributes: Attributes) -> None:
+        """What it hides counts again without it, as if it were written, and is judged as that would be."""
+        principal, resource, name = attributes.principal, attributes.resource, attributes.name
+        if is_masters(principal) or attributes.place == _POLICIES:
+            return
+        policies = await self._policies.policies_for(attributes.cluster)
+        if not _is_shared(policies.bootstrap, attributes):
+            return
+        if resource.plural == "clusterroles":
+            verb, kind = "escalate", resource.plural
+            wanted = policies.local.without_role("", name).rules_of(resource.kind, "", name)
+        else:
+            binding = policies.bootstrap.bindings[attributes.namespace, name]
+            # The policy binds nothing but its ClusterRoles.
+            verb, kind, name = "bind", "clusterroles", binding.role
+            wanted = policies.local.rules_of(binding.role_kind, "", name)
+        held = effectivepolicy.held_rules(principal, attributes.namespace, policies)
+        missing = escalation.covers(held, wanted or ())
+        if missing and not await self._may(attributes, verb, kind, name):
+            raise attributes.forbidden(escalation.refusal(principal.name, principal.groups, missing))
 
     async def _check_policy(self, attributes: Attributes, body: dict[str, Any]) -> None:
         principal, old = attributes.principal, attributes.old

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from tenants.models import Role, Tier, Workspace
+from tenants.services import cluster_register, tiers_create_defaults
 from tests.gateway.callers import config_map, eventually
-from tests.gateway.placed.conftest import STANDING_IN, Door, namespace, phase_of, said
+from tests.gateway.conftest import Server
+from tests.gateway.placed.conftest import STANDING_IN, Door, namespace, new_tenant, phase_of, said
+from tests.hostilecluster import hostile_cluster
+from tests.tenants.conftest import OPERATOR
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -49,3 +54,33 @@ def test_a_namespace_goes_where_its_tenant_has_them_unless_it_says_otherwise(
         return (answer.status, "no cluster of this name" in said(answer)) == (422, True)
 
     assert eventually(refused)
+
+
+def test_a_name_that_a_cluster_has_is_generated_anew(
+    transactional_db: None, settings: Any, door_server: tuple[Server, str]
+) -> None:
+    """As the name of a stored one; whoever chose the name is told instead."""
+    server, key = door_server
+    settings.SEALING_KEYS = [key]
+    tiers_create_defaults()
+    asked: list[str] = []
+
+    def reply(_method: str, path: str) -> tuple[int, Any]:
+        name = path.partition("?")[0].rpartition("/")[2]
+        if name.startswith(door.name) and name not in asked:
+            asked.append(name)
+        there = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "uid": "theirs"}}
+        return (200, there) if name in asked[:2] else (404, {"apiVersion": "v1", "kind": "Status"})
+
+    with hostile_cluster() as crowded:
+        cluster_register(actor=OPERATOR, name="crowded", kubeconfig=crowded.kubeconfig)
+        door = new_tenant(server, None)
+        crowded.reply = reply
+        owner = door.person("olga", Role.OWNER)
+        metadata = {"generateName": f"{door.name}-", "labels": {"tenantry.io/cluster": "crowded"}}
+        made = owner.post("/api/v1/namespaces", {"metadata": metadata})
+        assert made.status == 201, made.body
+        assert made.body["metadata"]["name"] == asked[2]
+        assert Workspace.objects.get().k8s_namespace == asked[2]
+        chosen = {**metadata, "name": asked[0]}
+        assert owner.post("/api/v1/namespaces", {"metadata": chosen}).reason == "AlreadyExists"
