@@ -150,6 +150,10 @@ class Committer:
         8. Within a statement every operation meets the rows as they were before it, so writes that meet each other go
         one after the other; the rest of the line keeps its order.
         """
+        if len(self._queue) == 1:
+            # It meets nobody.
+            write = self._queue.popleft()
+            return [] if write.result.done() else [write]
         writes: list[Write] = []
         changed: set[Key] = set()
         checked: set[Key] = set()
