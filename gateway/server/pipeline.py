@@ -164,7 +164,8 @@ class RequestPipeline:
             raise
         info = self.info = self._resolve(principal.tenant)
         self._begin_trail(info)
-        if not info.is_long_running and (reason := duration_reason(self._query.get("timeout") or "0")):
+        timeout = self._query.get("timeout")
+        if timeout and not info.is_long_running and (reason := duration_reason(timeout)):
             raise BadRequest(f"invalid timeout specified in the request URL - {reason}")
         self._allowance = await self._throttle(runtime, principal, info)
         decision = self.decision = await self._authorize(runtime, principal, info)
