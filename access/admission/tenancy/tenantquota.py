@@ -62,6 +62,7 @@ class TenantQuotaAdmission(NoopPlugin):
     """
 
     name = "TenantQuota"
+    changes = frozenset({TENANT_QUOTAS})
 
     def __init__(
         self,
