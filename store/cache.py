@@ -65,6 +65,8 @@ class ResourceCache:
     def listing(self, selection: Range | AllSpaces, after: ListKey | None, limit: int) -> tuple[Sequence[Stored], int]:
         """The objects of a selection behind ``after``, ``limit`` at most (0: all), and how many more follow."""
         order = self._order
+        if not order:
+            return _NOTHING, 0
         if isinstance(selection, Range) and selection.namespace is not None:
             start = bisect_left(order, (selection.space, selection.namespace, ""))
             stop = bisect_right(order, (selection.space, selection.namespace, _LAST))

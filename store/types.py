@@ -117,8 +117,7 @@ class Check:
 Operation = Create | Update | Delete | Check
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(NamedTuple):
     """What a tenant's objects may take, in ``limit`` bytes: a write that lets them grow past it is not made.
 
     Then ``refused`` is called with the bytes asked for and those that are taken, and what it returns is raised.

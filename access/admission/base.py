@@ -120,6 +120,11 @@ class Plugin(Protocol):
         ...
 
     @property
+    def changes(self) -> Collection[tuple[str, str]] | None:
+        """Of its kinds those in whose first round it has a say; ``None`` for all."""
+        ...
+
+    @property
     def operations(self) -> Collection[str] | None:
         """The operations that it is asked about; ``None`` for all."""
         ...
@@ -142,6 +147,7 @@ class NoopPlugin:
     """The empty answers, for plugins that need only one of the rounds."""
 
     kinds: Collection[tuple[str, str]] | None = None
+    changes: Collection[tuple[str, str]] | None = None
     operations: Collection[str] | None = None
     system_only = False
 

@@ -23,8 +23,9 @@ _Writes = tuple[tuple[str, str] | None, str, bool]
 class _Order:
     """Who is asked about the writes of one kind: twice when somebody outside has changed the object, once, and at last."""
 
-    def __init__(self, plugins: Sequence[Plugin]) -> None:
-        changing = [(plugin.name, plugin.admit) for plugin in plugins if _has_say(plugin, "admit")]
+    def __init__(self, plugins: Sequence[Plugin], kind: tuple[str, str] | None) -> None:
+        first = [plugin for plugin in plugins if plugin.changes is None or kind in plugin.changes]
+        changing = [(plugin.name, plugin.admit) for plugin in first if _has_say(plugin, "admit")]
         ends = max((index for index, (name, _) in enumerate(changing, 1) if name in _OUTSIDE), default=0)
         self.changing, self.settling = changing[:ends], changing[ends:]
         self.validate = [(plugin.name, plugin.validate) for plugin in plugins if _has_say(plugin, "validate")]
@@ -38,7 +39,7 @@ class AdmissionChain:
 
     def __init__(self, plugins: Sequence[Plugin]) -> None:
         self._plugins = tuple(plugins)
-        self._named = frozenset(kind for plugin in plugins for kind in plugin.kinds or ())
+        self._named = frozenset(kind for plugin in plugins for kind in (*(plugin.kinds or ()), *(plugin.changes or ())))
         self._orders: dict[_Writes, _Order] = {}
         """Whom writes concern, worked out when there is the first of them."""
 
@@ -66,7 +67,8 @@ class AdmissionChain:
         return attributes.together
 
     def _order_of(self, writes: _Writes) -> _Order:
-        order = self._orders[writes] = _Order([plugin for plugin in self._plugins if _concerns(plugin, *writes)])
+        concerned = [plugin for plugin in self._plugins if _concerns(plugin, *writes)]
+        order = self._orders[writes] = _Order(concerned, writes[0])
         return order
 
 

@@ -354,7 +354,7 @@ def _line(row: RequestRecord) -> str:
         f"{_texts(_WHO, told)}\t{_texts(_WHERE, (row.path,))}\t{row.code}\t{'t' if row.allowed else 'f'}\t"
         f"{min(LONGEST, row.latency)}\t{row.times}\t"
         f"{_NULL if row.ip_address is None else row.ip_address}\t{row.request_id}\t"
-        f"{_written(row.trace).translate(_ESCAPED) if row.trace else _NULL}\n"
+        f"{_steps(row.trace) if row.trace else _NULL}\n"
     )
 
 
@@ -367,18 +367,25 @@ def _escaped(limits: tuple[int, ...], texts: tuple[str, ...]) -> str:
     return "\t".join([clean_text(text, limit).translate(_ESCAPED) for text, limit in zip(texts, limits, strict=True)])
 
 
-def _written(trace: tuple[Decision, ...]) -> str:
+def _steps(trace: tuple[Decision, ...]) -> str:
+    """The steps of a decision, as they may stand in the column of a line."""
+    said = tuple([(each.step[:63], each.verdict.value, each.reason, each.rule) for each in trace[:TRACE_MAX]])
+    short = sum([len(reason) + len(rule) for _, _, reason, rule in said]) <= _SHORT
+    return _remembered_steps(said) if short else _written(said)
+
+
+def _written(said: tuple[tuple[str, str, str, str], ...]) -> str:
     return json.dumps(
         [
             {
-                "step": said.step[:63],
-                "decision": said.verdict.value,
-                "reason": clean_text(said.reason, 512),
-                "rule": clean_text(said.rule, 512),
+                "step": step,
+                "decision": decision,
+                "reason": clean_text(reason, 512),
+                "rule": clean_text(rule, 512),
             }
-            for said in trace[:TRACE_MAX]
+            for step, decision, reason, rule in said
         ]
-    )
+    ).translate(_ESCAPED)
 
 
 def _namespace_path(path: str) -> str:
@@ -387,5 +394,6 @@ def _namespace_path(path: str) -> str:
     return f"{found[0]}/*" if found else "*"
 
 
-# The same names and agents come again and again.
+# The same names and agents come again and again, and so do the reasons for what is done in the same place.
 _remembered = lru_cache(maxsize=4096)(_escaped)
+_remembered_steps = lru_cache(maxsize=4096)(_written)

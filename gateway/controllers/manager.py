@@ -119,11 +119,13 @@ class QuotaController:
                 pending = None
                 if not tenantquotas.is_counted(orjson.loads(event.data)):
                     self._enqueue_tenant(key)
-            elif key[1:3] != _RESOURCE_QUOTAS and not _is_copy(event.data):
-                if pending is not None:
-                    self._enqueue_tenant(pending)
+            elif key[1:3] != _RESOURCE_QUOTAS:
                 counts = event.type is not EventType.MODIFIED and key[1:3] not in _PLACED
-                pending = key if counts else None
+                # Most change what is there, and need not be looked through.
+                if (counts or pending is not None) and not _is_copy(event.data):
+                    if pending is not None:
+                        self._enqueue_tenant(pending)
+                    pending = key if counts else None
         if pending is not None:
             self._enqueue_tenant(pending)
 

@@ -31,8 +31,13 @@ def with_notes(decision: Decision | None, notes: Sequence[Decision]) -> Decision
     """A decision with what admission has noted of the write that it allowed; a refusal takes its place (AZ11)."""
     if decision is None or not notes:
         return decision
-    trace = (*decision.trace, replace(decision, trace=()), *notes) if decision.allowed else decision.trace
-    return replace(notes[-1] if notes[-1].verdict is Verdict.DENY else decision, trace=trace)
+    trace = (*decision.trace, _alone(decision), *notes) if decision.allowed else decision.trace
+    said = notes[-1] if notes[-1].verdict is Verdict.DENY else decision
+    return Decision(said.verdict, said.step, said.reason, said.rule, said.aside, trace)
+
+
+def _alone(decision: Decision) -> Decision:
+    return replace(decision, trace=()) if decision.trace else decision
 
 
 def record_of(

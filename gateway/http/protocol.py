@@ -46,6 +46,8 @@ NEWCOMER_SECONDS: Final = 1.0
 """How long a stopping server waits for the first request of a client that has only just come."""
 
 _FOREVER: Final = float("inf")
+_OF_BODIES: Final = frozenset({b"expect", b"transfer-encoding"})
+"""Headers that say how the body comes."""
 _REFUSAL: Final = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 30\r\n"
     b"connection: close\r\n\r\nInvalid HTTP request received."
@@ -235,10 +237,11 @@ class GatewayProtocol(asyncio.Protocol):
         if len(self._headers) >= MAX_HEADERS:
             raise TooLarge("too many headers")
         name = name.lower()
-        if name == b"expect" and value.lower() == b"100-continue":
-            self._expects_continue = True
-        elif name == b"transfer-encoding":
-            self._codings.append(value.strip().lower())
+        if name in _OF_BODIES:
+            if name == b"transfer-encoding":
+                self._codings.append(value.strip().lower())
+            elif value.lower() == b"100-continue":
+                self._expects_continue = True
         self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:

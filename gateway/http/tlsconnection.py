@@ -80,18 +80,17 @@ class _Records:
         """How many end in ``data``, and how many bytes those have."""
         if self._head:
             data, self._head = self._head + data, b""
-        end, number, size = self._left, 0, 0
-        while end <= len(data):
-            if self._size:
+        end, number, size, record, length = self._left, 0, 0, self._size, len(data)
+        while end <= length:
+            if record:
                 number += 1
-                size += self._size
-                self._size = 0
-            if len(data) - end < _HEAD:
-                self._head, self._left = data[end:], 0
+                size += record
+            if length - end < _HEAD:
+                self._head, self._left, self._size = data[end:], 0, 0
                 return number, size
-            self._size = _HEAD + int.from_bytes(data[end + 3 : end + _HEAD])
-            end += self._size
-        self._left = end - len(data)
+            record = _HEAD + (data[end + 3] << 8 | data[end + 4])
+            end += record
+        self._left, self._size = end - length, record
         return number, size
 
 

@@ -215,6 +215,10 @@ def apply_defaults(request: Request, kind: Kind, body: dict[str, Any]) -> dict[s
 
 def check_body_kind(request: Request, kind: Kind, value: dict[str, Any]) -> None:
     """Make sure that a whole object is of ``kind``; what it does not say is taken from the path."""
+    if value.get("kind") == kind.name and value.get("apiVersion") == kind.api_version and not kind.resource.custom:
+        # As nearly every body.
+        _with_metadata(kind, value)
+        return
     for field in ("apiVersion", "kind"):
         given = value.get(field)
         if given is not None and not isinstance(given, str):

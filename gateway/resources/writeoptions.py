@@ -40,6 +40,8 @@ def of_operation(request: Request, operation: str) -> dict[str, Any]:
 def check(request: Request, *, applies: bool = False) -> None:
     """Raises ``Invalid`` (422) with every option that cannot be used."""
     query, causes = request.query, []
+    if not query and not applies:
+        return
     dry_run = query.get("dryRun")
     if dry_run is not None and dry_run != "All":
         causes.append(unsupported("dryRun", [dry_run], ("All",)))

@@ -164,7 +164,8 @@ class RequestPipeline:
             raise
         info = self.info = self._resolve(principal.tenant)
         self._begin_trail(info)
-        if not info.is_long_running and (timeout := self._query.get("timeout")):
+        timeout = self._query.get("timeout")
+        if timeout and not info.is_long_running:
             try:
                 cycle.answer_within(parse_duration(timeout))
             except ValueError as error:

@@ -51,15 +51,14 @@ def difference(left: Fields, right: Fields) -> Fields:
         theirs = right.get(element)
         if theirs is None:
             kept[element] = ours
-            continue
-        if not theirs and not ours:
-            continue
-        below = difference(_below(ours), _below(theirs))
-        member = _is_member(ours) and not _is_member(theirs)
-        if below:
-            kept[element] = {MEMBER: {}, **below} if member else below
-        elif member:
-            kept[element] = {}
+        elif ours or theirs:
+            # Whether the other set has the element itself takes nothing away from what is below it.
+            below = difference(_below(ours), theirs)
+            member = _is_member(ours) and not _is_member(theirs)
+            if below:
+                kept[element] = {MEMBER: {}, **below} if member else below
+            elif member:
+                kept[element] = {}
     return kept
 
 

@@ -8,7 +8,6 @@ its new ``metadata.managedFields`` and leave their arguments alone; results shar
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -58,8 +57,7 @@ _STRIPPED: Final[Fields] = {
 """What identifies an object or belongs to the server is nobody's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
+class Write(NamedTuple):
     """The circumstances of one write.
 
     ``manager`` is the field manager's name, ``version`` the ``apiVersion`` written in (``apps/v1``), ``now`` the
@@ -72,7 +70,7 @@ class Write:
     version: str
     now: str
     subresource: str = ""
-    reset: Fields = field(default_factory=dict)
+    reset: Fields = _NO_FIELDS
     served: Collection[str] | None = None
 
 
@@ -90,8 +88,7 @@ class _Manager(NamedTuple):
         return f'"{self.name}"{where}{how}'
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(NamedTuple):
     version: str
     fields: Fields
     time: str | None
@@ -148,7 +145,7 @@ def apply(
     managers = _current(structure, _decode(_entries_of(live or {})), write)
     try:
         if live is not None and not managers:
-            before = replace(write, manager="before-first-apply", reset=_NO_FIELDS)
+            before = write._replace(manager="before-first-apply", reset=_NO_FIELDS)
             managers = _track(structure, structure.zero, old, {}, before)
         try:
             new, managers = _apply(structure, old, applied, managers, write, force=force)
@@ -176,7 +173,7 @@ def without_owners(entries: Any, uids: Collection[str], *, all_gone: bool) -> li
     """The entries without the references to these owners, which nobody owns once they are taken off."""
     gone: Fields = {} if all_gone else {f'k:{{"uid":{orjson.dumps(uid).decode()}}}': {} for uid in uids}
     lost: Fields = {"f:metadata": {"f:ownerReferences": gone}}
-    left = {manager: replace(entry, fields=without(entry.fields, lost)) for manager, entry in _decode(entries).items()}
+    left = {manager: entry._replace(fields=without(entry.fields, lost)) for manager, entry in _decode(entries).items()}
     return _encode({manager: entry for manager, entry in left.items() if entry.fields})
 
 

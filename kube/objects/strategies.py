@@ -9,7 +9,7 @@ status.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kube.kinds.reststrategies import empty_status
@@ -59,51 +59,70 @@ _ZEROS: Final[dict[tuple[str, str], dict[str, Any]]] = {
 """What Go writes even when it is zero, where its parent is."""
 
 
-_GATED: Final = (
-    "spec.schedulingGroup",
-    "spec.containers.*.lifecycle?.stopSignal",
-    "spec.initContainers.*.lifecycle?.stopSignal",
-    "spec.volumes.*.projected.sources.*.clusterTrustBundle",
-    "spec.volumes.*.projected.sources.*.podCertificate",
-)
-_OFF: Final[dict[tuple[str, str], list[tuple[str, ...]]]] = {
-    key: [(*template, *path.split(".")) for path in _GATED] for key, template in TEMPLATES.items()
+_Gated = Mapping[str, "_Gated"]
+
+_IN_CONTAINERS: Final[_Gated] = {"*": {"lifecycle": {"stopSignal": {}}}}
+_IN_VOLUMES: Final[_Gated] = {"*": {"projected": {"sources": {"*": {"clusterTrustBundle": {}, "podCertificate": {}}}}}}
+_IN_PODS: Final[_Gated] = {
+    "spec": {
+        "schedulingGroup": {},
+        "containers": _IN_CONTAINERS,
+        "initContainers": _IN_CONTAINERS,
+        "volumes": _IN_VOLUMES,
+    }
 }
-_OFF["apps", "StatefulSet"].append(("spec", "updateStrategy", "rollingUpdate", "maxUnavailable"))
-"""What is behind feature gates that are off by default: it is dropped as if nobody had set it."""
+
+
+def _gated_of(key: tuple[str, str], template: Sequence[str]) -> _Gated:
+    gated = _IN_PODS
+    for name in reversed(template):
+        gated = {name: gated}
+    if key == ("apps", "StatefulSet"):
+        return {"spec": {**gated["spec"], "updateStrategy": {"rollingUpdate": {"maxUnavailable": {}}}}}
+    return gated
+
+
+_OFF: Final = {key: _gated_of(key, template) for key, template in TEMPLATES.items()}
+"""What is behind feature gates that are off by default: it is dropped as if nobody had set it.
+
+Field by field, ``*`` is every item; what stands last goes.
+"""
+
+_GOES_WHEN_EMPTY: Final = "lifecycle"
+"""The field that goes too when nothing else was in it."""
 
 
 def _settle(key: tuple[str, str], body: Body) -> None:
     if key in _OFF:
-        for path in _OFF[key]:
-            without = _without(body, path)
-            if without is not body:
-                body |= without
+        without = _without(body, _OFF[key])
+        if without is not body:
+            body |= without
     if key in _ZEROS:
         _write_zeros(_ZEROS[key], body)
 
 
-def _without(node: Any, path: tuple[str, ...]) -> Any:
-    """The node without what stands at the path, in which ``*`` is every item; itself when nothing stands there.
-
-    What a ``?`` stands after goes too when it is empty then.
-    """
-    name, rest = path[0].removesuffix("?"), path[1:]
-    if name == "*":
-        items = [_without(item, rest) for item in node] if isinstance(node, list) else node
-        return (
-            items if items is not node and any(new is not old for new, old in zip(items, node, strict=True)) else node
-        )
-    if not isinstance(node, dict) or name not in node:
+def _without(node: Any, gated: _Gated) -> Any:
+    """The node without what is gated; itself when there is nothing of it."""
+    if "*" in gated:
+        if not isinstance(node, list):
+            return node
+        items = [_without(item, gated["*"]) for item in node]
+        return items if any(new is not old for new, old in zip(items, node, strict=True)) else node
+    if not isinstance(node, dict):
         return node
-    if not rest:
-        return {key: value for key, value in node.items() if key != name}
-    below = _without(node[name], rest)
-    if below is node[name]:
-        return node
-    if not below and path[0].endswith("?"):
-        return {key: value for key, value in node.items() if key != name}
-    return {**node, name: below}
+    kept = node
+    for name, below in gated.items():
+        if name not in node:
+            continue
+        if below:
+            left = _without(node[name], below)
+            if left is node[name]:
+                continue
+            if left or name != _GOES_WHEN_EMPTY:
+                kept = {**kept, name: left}
+                continue
+        kept = {key: value for key, value in kept.items() if key != name}
+    return kept
 
 
 def _write_zeros(zeros: Mapping[str, Any], body: Body) -> None:

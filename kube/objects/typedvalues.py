@@ -236,9 +236,13 @@ def _nodes(triple: _Triple) -> _Nodes:
 
 
 def _note(result: _Triple, element: str, nodes: _Nodes) -> None:
-    for sets, node in zip(result, nodes, strict=True):
-        if node is not None:
-            sets[element] = node
+    added, modified, removed = nodes
+    if added is not None:
+        result[0][element] = added
+    if modified is not None:
+        result[1][element] = modified
+    if removed is not None:
+        result[2][element] = removed
 
 
 def _everything(structure: Structure, value: Any) -> dict[str, Any]:
@@ -246,13 +250,15 @@ def _everything(structure: Structure, value: Any) -> dict[str, Any]:
     # What has nothing in it, as most, is a place and no more: it need not be looked up what it is declared as.
     if not value or type(value) not in _INNER:
         return {}
-    if _is_granular_map(structure, value):
+    if type(value) is dict:
+        if not structure.is_map or structure.atomic:
+            return {}
         node: dict[str, Any] = {MEMBER: {}}
         fields, element = structure.fields, structure.element or DEDUCED
         for name, member in value.items():
             node[f"f:{name}"] = _everything(fields.get(name) or element, member) if type(member) in _INNER else {}
         return node
-    if _is_granular_list(structure, value):
+    if structure.is_list and structure.list_type != ATOMIC:
         item = structure.item
         return {
             MEMBER: {},

@@ -64,25 +64,27 @@ def policy_of(labels: Mapping[str, str], defaults: PodPolicy) -> tuple[PodPolicy
     A level that is none enforces ``restricted``, and neither audits nor warns; a version that is none is the latest.
     """
     causes: list[Cause] = []
-    found = {}
-    for mode in ("enforce", "audit", "warn"):
-        standard: Standard = getattr(defaults, mode)
+    found = []
+    for mode, standard in (("enforce", defaults.enforce), ("audit", defaults.audit), ("warn", defaults.warn)):
         level, version = labels.get(_PREFIX + mode), labels.get(f"{_PREFIX}{mode}-version")
+        if level is None and version is None:
+            found.append(standard)
+            continue
+        asked, minor = standard.level, standard.minor
         if level is not None:
             try:
-                standard = replace(standard, level=parse_level(level))
+                asked = parse_level(level)
             except ValueError as error:
                 causes.append(invalid(key_path(_LABELS, _PREFIX + mode), level, str(error)))
-                strictest = Level.RESTRICTED if mode == "enforce" else Level.PRIVILEGED
-                standard = replace(standard, level=strictest)
+                asked = Level.RESTRICTED if mode == "enforce" else Level.PRIVILEGED
         if version is not None:
             try:
-                standard = replace(standard, minor=parse_version(version))
+                minor = parse_version(version)
             except ValueError as error:
                 causes.append(invalid(key_path(_LABELS, f"{_PREFIX}{mode}-version"), version, str(error)))
-                standard = replace(standard, minor=None)
-        found[mode] = standard
-    policy = PodPolicy(**found)
+                minor = None
+        found.append(Standard(asked, minor))
+    policy = PodPolicy(*found)
     enforced = _is_level(labels.get(_PREFIX + "enforce"))
     if _PREFIX + "warn" not in labels and enforced and policy.enforce.level > policy.warn.level:
         minor = policy.warn.minor if _PREFIX + "warn-version" in labels else policy.enforce.minor

@@ -145,20 +145,22 @@ def parse_quantity(text: str | int) -> Quantity:
     Raises ``InvalidQuantity`` for what Kubernetes refuses, for more than ``LENGTH_MAX`` characters and for exponents
     beyond ``EXPONENT_MAX``. Negative amounts are read: whether one may be is the caller's business.
     """
-    if isinstance(text, int) and not isinstance(text, bool):
+    if not isinstance(text, str):
+        if not isinstance(text, int) or isinstance(text, bool):
+            raise InvalidQuantity(_FORMAT_WORDS)
         if abs(text) > 10**LENGTH_MAX:
             raise InvalidQuantity("the quantity is too long")
         text = str(text)
-    elif not isinstance(text, str):
-        raise InvalidQuantity(_FORMAT_WORDS)
-    text = text.strip(_WHITE)
     if len(text) > LENGTH_MAX:
-        raise InvalidQuantity("the quantity is too long")
+        text = text.strip(_WHITE)
+        if len(text) > LENGTH_MAX:
+            raise InvalidQuantity("the quantity is too long")
     return _parsed(text)
 
 
 @lru_cache(maxsize=_READ_MAX)
 def _parsed(text: str) -> Quantity:
+    text = text.strip(_WHITE)
     shape = _SHAPE.fullmatch(text)
     if shape is None or not text:
         raise InvalidQuantity(_FORMAT_WORDS)

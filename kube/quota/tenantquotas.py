@@ -227,4 +227,4 @@ def difference(new: Amounts, old: Amounts) -> dict[str, Quantity]:
 def after(used: Amounts, change: Amounts) -> dict[str, Quantity]:
     """What is used after a change; never less than nothing, whatever was counted wrong before."""
     changed = add(used, change)
-    return {name: amount if amount.nanos > 0 else replace(amount, nanos=0) for name, amount in changed.items()}
+    return {name: amount if amount.nanos >= 0 else replace(amount, nanos=0) for name, amount in changed.items()}

@@ -110,14 +110,13 @@ class Committer:
 
     async def commit(self, rows: Rows) -> list[Stored]:
         """See ``store.interface.Store.commit``."""
-        spaces = {row.key.space for row in rows}
         epoch, deadline = self._follower.position.epoch, monotonic() + self._patience
         while True:
             if not self._open:
                 raise Unavailable("the store is closed")
             if not rows:
                 return []
-            if self._leases.ending and await self._leases.wait(spaces):
+            if self._leases.ending and await self._leases.wait({row.key.space for row in rows}):
                 continue
             write = Write(rows, epoch, deadline, asyncio.get_running_loop().create_future())
             self._queue.append(write)
@@ -151,6 +150,10 @@ class Committer:
         8. Within a statement every operation meets the rows as they were before it, so writes that meet each other go
         one after the other; the rest of the line keeps its order.
         """
+        if len(self._queue) == 1:
+            # It meets nobody.
+            write = self._queue.popleft()
+            return [] if write.result.done() else [write]
         writes: list[Write] = []
         changed: set[Key] = set()
         checked: set[Key] = set()
@@ -306,8 +309,10 @@ class Committer:
             await asyncio.sleep(0)
             self._announce.clear()
             try:
-                async with asyncio.timeout(ATTEMPT_SECONDS):
-                    await self._notifier.ask(NOTIFY, (str(self._follower.revision),))
+                if not self._notifier.connected:
+                    async with asyncio.timeout(ATTEMPT_SECONDS):
+                        await self._notifier.ready()
+                await self._notifier.ask_within(ATTEMPT_SECONDS, NOTIFY, (str(self._follower.revision),))
             except AWAY:
                 # The others' polls find what was written.
                 logger.warning("a notification was not sent")

@@ -7,6 +7,7 @@ goes there in two pieces, with room between them for the revision that its JSON 
 from __future__ import annotations
 
 import secrets
+import string
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -24,8 +25,11 @@ KEY_BYTES = 2000
 DATA_BYTES = 16 * 1024 * 1024
 """The largest object kept; the gateway's own limit on bodies is far below."""
 
-_ROOM: Final = secrets.token_hex(16)
-"""Stands for the revision while an object is written down. Nobody can have put it there: it never leaves this module."""
+_ROOM: Final = "".join(secrets.choice(string.ascii_uppercase) for _ in range(32))
+"""Stands for the revision while an object is written down. Nobody can have put it there: it never leaves this module.
+
+Of capitals, which are rare in objects: where none is, it is looked for in steps of its own length.
+"""
 
 _MARK: Final = _ROOM.encode()
 

@@ -20,6 +20,7 @@ _LENGTH = Struct("!i")
 _BIGINT = Struct("!iq")
 _QUAD = Struct("!q")
 _NULL = _LENGTH.pack(-1)
+_NEGATIVE = 0xFF
 _BYTEA, _INT8, _TEXT = 17, 20, 25
 
 
@@ -167,15 +168,16 @@ def blobs(data: bytes | None) -> list[bytes | None]:
     if len(data) == _HEADER.size + count * _LENGTH.size and data.endswith(_NULL * count):
         # Of a batch of new objects, which are most, nothing was there before.
         return [None] * count
-    position = _HEADER.size
-    while position < len(data):
-        (length,) = _LENGTH.unpack_from(data, position)
-        position += _LENGTH.size
-        if length < 0:
+    position, end = _HEADER.size, len(data)
+    while position < end:
+        # A length of -1 stands for NULL; no other is below zero.
+        if data[position] == _NEGATIVE:
             items.append(None)
+            position += _LENGTH.size
         else:
-            items.append(data[position : position + length])
-            position += length
+            begin = position + _LENGTH.size
+            position = begin + _LENGTH.unpack_from(data, position)[0]
+            items.append(data[begin:position])
     return items
 
 

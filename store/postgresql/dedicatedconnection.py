@@ -165,7 +165,7 @@ class DedicatedConnection:
         pgconn, waiter = self._connection.pgconn, self._waiter
         try:
             pgconn.consume_input()
-            while (notification := pgconn.notifies()) is not None:
+            while self._channel and (notification := pgconn.notifies()) is not None:
                 self._heard(notification.extra)
             while waiter is not None and not waiter.done() and not pgconn.is_busy():
                 result = pgconn.get_result()

@@ -27,6 +27,7 @@ class CustomResourceDefinitions(NoopPlugin):
     """Looks after CRDs; there is no controller to wait for."""
 
     name = "CustomResourceDefinitions"
+    changes = frozenset({CRDS})
 
     def __init__(self, store: Store, definitions: Callable[[], Definitions]) -> None:
         self._store = store

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -15,12 +15,14 @@ from kube.requests.status import BadRequest
 from store.interface import Store
 from store.types import Operation, Range
 
+_LIMIT_RANGES: Final = ("", "limitranges")
+
 
 class LimitRanger(NoopPlugin):
     """Applies every LimitRange of the namespace."""
 
     name = "LimitRanger"
-    kinds = frozenset({("", "limitranges"), ("", "persistentvolumeclaims"), ("", "pods")})
+    kinds = frozenset({_LIMIT_RANGES, ("", "persistentvolumeclaims"), ("", "pods")})
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -39,8 +41,9 @@ class LimitRanger(NoopPlugin):
 
     async def validate(self, attributes: Attributes) -> Sequence[Operation]:
         """Raises ``Forbidden`` for what is beyond the bounds."""
-        require_short(attributes, "limitranges", "limits")
-        await require_room(self._store, attributes, "", "limitranges", RULES_MAX)
+        if attributes.place == _LIMIT_RANGES:
+            require_short(attributes, "limitranges", "limits")
+            await require_room(self._store, attributes, "", "limitranges", RULES_MAX)
         body, resource = attributes.object, attributes.resource
         if body is None or not self._concerns(attributes):
             return ()

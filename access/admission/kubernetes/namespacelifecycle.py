@@ -13,6 +13,7 @@ from store.interface import Store
 from store.types import Check, Key, Operation, Stored
 
 _ENDING: Final = b'"deletionTimestamp"'
+_HELD_MAX: Final = 4096
 
 IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
 
@@ -28,6 +29,8 @@ class NamespaceLifecycle(NoopPlugin):
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._held: dict[Key, Check] = {}
+        """Namespaces that do not end, as that was last seen: each creation asks."""
 
     async def validate(self, attributes: Attributes) -> Sequence[Operation]:
         """Hold the namespace as it is; raises ``NotFound`` and ``Forbidden`` in kube-apiserver's words."""
@@ -48,12 +51,17 @@ class NamespaceLifecycle(NoopPlugin):
             raise NotFound(
                 f'namespaces "{attributes.namespace}" not found', kind="namespaces", name=attributes.namespace
             )
-        self._refuse_terminating(stored, attributes)
-        return (Check(key, stored.revision),)
+        held = self._held.get(key)
+        if held is None or held.expected != stored.revision:
+            self._refuse_terminating(stored, attributes)
+            if len(self._held) >= _HELD_MAX:
+                self._held.clear()
+            held = self._held[key] = Check(key, stored.revision)
+        return (held,)
 
     @staticmethod
     def _refuse_terminating(stored: Stored, attributes: Attributes) -> None:
-        # Most do not end, and do not have the word in them.
+        # Most do not have the word in them.
         if _ENDING not in stored.data or "deletionTimestamp" not in orjson.loads(stored.data)["metadata"]:
             return
         resource = attributes.resource

@@ -28,6 +28,7 @@ _JUDGED: Final = frozenset({"", "ephemeralcontainers", "resize"})
 """Subresources by which a pod can become another."""
 
 _PODS_MAX: Final = 3000
+_KNOWN_MAX: Final = 4096
 
 
 class PodSecurity(NoopPlugin):
@@ -37,10 +38,13 @@ class PodSecurity(NoopPlugin):
     """
 
     name = "PodSecurity"
+    kinds = frozenset({_NAMESPACES, *((group, f"{kind.lower()}s") for group, kind in TEMPLATES)})
 
     def __init__(self, store: Store, configuration: PodSecurityConfiguration) -> None:
         self._store = store
         self._configuration = configuration
+        self._known: dict[Key, tuple[int, PodPolicy, Sequence[Cause]]] = {}
+        """What namespaces ask for, and at which of their revisions: they change seldom, and each new pod asks."""
 
     async def validate(self, attributes: Attributes) -> Sequence[Operation]:
         """Raises ``Forbidden`` for a pod, ``Invalid`` for labels, in kube-apiserver's words."""
@@ -123,7 +127,7 @@ class PodSecurity(NoopPlugin):
         """Why a pod is refused, or nothing; notes and warnings are made on the way, in kube-apiserver's order."""
         if stored is None:
             return ""  # Which is refused as such.
-        policy, causes = self._policy(orjson.loads(stored.data))
+        policy, causes = self._policy_in_force(stored)
         if not causes and policy.is_privileged:
             # As there: whichever version the labels name.
             self._note(attributes, "enforce-policy", str(Standard()) if is_pod else "")
@@ -152,6 +156,15 @@ class PodSecurity(NoopPlugin):
         if warned:
             attributes.warnings.append(f'would violate PodSecurity "{policy.warn}": {told(warned)}')
         return ""
+
+    def _policy_in_force(self, namespace: Stored) -> tuple[PodPolicy, Sequence[Cause]]:
+        known = self._known.get(namespace.key)
+        if known is None or known[0] != namespace.revision:
+            if len(self._known) >= _KNOWN_MAX:
+                self._known.clear()
+            known = namespace.revision, *self._policy(orjson.loads(namespace.data))
+            self._known[namespace.key] = known
+        return known[1:]
 
     def _policy(self, namespace: Mapping[str, Any]) -> tuple[PodPolicy, list[Cause]]:
         return policy_of(_labels(namespace), self._configuration.defaults)

@@ -38,6 +38,7 @@ class ResourceQuota(NoopPlugin):
     """
 
     name = "ResourceQuota"
+    changes = frozenset({_QUOTAS})
 
     def __init__(self, store: Store, resources: Resources, line_up: Callable[[str, str], None]) -> None:
         self._store = store

@@ -11,15 +11,23 @@ import orjson
 
 from access.admission.base import CREATE, Attributes, NoopPlugin
 from kube.authorization.nodegraph import MIRROR, reference_of
-from kube.objects.mountablesecrets import ephemeral_container_problems, limits_secrets, new_pod_problems
+from kube.objects.mountablesecrets import (
+    ANNOTATION,
+    ephemeral_container_problems,
+    limits_secrets,
+    new_pod_problems,
+)
 from kube.requests.names import path_segment
 from kube.requests.status import Forbidden
 from kube.workspaces.namespacecontents import service_account
 from store.interface import Store
-from store.types import Create, Key, Operation
+from store.types import Create, Key, Operation, Stored
 
 _NAMESPACES: Final = ("", "namespaces")
 _PODS: Final = ("", "pods")
+_PULLING: Final = b'"imagePullSecrets"'
+_LIMITING: Final = ANNOTATION.encode()
+"""Most accounts do neither, and do not have the words in them: those need not be read."""
 
 
 class ServiceAccount(NoopPlugin):
@@ -47,8 +55,10 @@ class ServiceAccount(NoopPlugin):
             name = "default"
         if name:
             spec["serviceAccountName"] = spec["serviceAccount"] = name
-        if account is not None and account.get("imagePullSecrets") and not spec.get("imagePullSecrets"):
-            spec["imagePullSecrets"] = account["imagePullSecrets"]
+        if account is not None and _PULLING in account.data and not spec.get("imagePullSecrets"):
+            secrets = orjson.loads(account.data).get("imagePullSecrets")
+            if secrets:
+                spec["imagePullSecrets"] = secrets
 
     async def validate(self, attributes: Attributes) -> Sequence[Operation]:
         """Raises ``Forbidden`` when the account is not there, or limits what the pod may use.
@@ -71,16 +81,15 @@ class ServiceAccount(NoopPlugin):
             wrong = path_segment(name)
             detail = f'invalid resource name "{name}": [{wrong[0]}]' if wrong else f'serviceaccount "{name}" not found'
             raise _forbidden(attributes, f"error looking up service account {attributes.namespace}/{name}: {detail}")
-        if limits_secrets(account):
+        if _LIMITING in account.data and limits_secrets(limiting := orjson.loads(account.data)):
             problems = new_pod_problems if _is_new_pod(attributes) else ephemeral_container_problems
-            for problem in problems(spec, account):
+            for problem in problems(spec, limiting):
                 raise _forbidden(attributes, problem)
         return ()
 
-    async def _account(self, attributes: Attributes, name: str) -> dict[str, Any] | None:
+    async def _account(self, attributes: Attributes, name: str) -> Stored | None:
         key = Key(attributes.cluster, "", "serviceaccounts", attributes.namespace, name)
-        stored = await self._store.get(key, cached=True) or await self._store.get(key)
-        return None if stored is None else orjson.loads(stored.data)
+        return await self._store.get(key, cached=True) or await self._store.get(key)
 
 
 def _forbidden(attributes: Attributes, why: str) -> Forbidden:

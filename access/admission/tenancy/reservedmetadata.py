@@ -12,6 +12,8 @@ from kube.workspaces.apiexports import ANNOTATIONS as OF_BOUND_DEFINITIONS
 from kube.workspaces.types import INACTIVE, LOGICAL_CLUSTERS, OWNER, REQUIRED_GROUPS, TYPE, TYPE_UID, WORKSPACES
 
 _DOMAIN: Final = "kcp.io"
+_FIELDS: Final = (("annotation", "annotations"), ("label", "labels"))
+_NOTHING: Final[Mapping[str, Any]] = {}
 _JUDGED: Final[Mapping[tuple[str, str], frozenset[str]]] = {
     WORKSPACES: frozenset({OWNER, TYPE, TYPE_UID, REQUIRED_GROUPS}),
     LOGICAL_CLUSTERS: frozenset({OWNER, TYPE, TYPE_UID, REQUIRED_GROUPS, INACTIVE}),
@@ -29,21 +31,19 @@ class ReservedMetadata(NoopPlugin):
         """Raises ``Forbidden``; the operators' masters may."""
         if attributes.object is None or is_masters(attributes.principal):
             return
-        body, old = attributes.object, attributes.old
-        metadata, metadata_before = body.get("metadata"), old.get("metadata") if old is not None else None
-        for what, field in (("annotation", "annotations"), ("label", "labels")):
-            new, before = _of(metadata, field), _of(metadata_before, field)
-            if not new and not before:
+        metadata, before = _mapping(attributes.object, "metadata"), _mapping(attributes.old, "metadata")
+        for what, field in _FIELDS:
+            if field not in metadata and field not in before:
                 continue
-            for key in _changed(new, before):
+            for key in _changed(_mapping(metadata, field), _mapping(before, field)):
                 if what == "label" or key not in _JUDGED.get(attributes.place, ()):
                     raise attributes.forbidden(f'modification of reserved {what}: "{key}"')
 
 
-def _of(metadata: Any, field: str) -> Mapping[str, Any]:
-    found = metadata.get(field) if type(metadata) is dict else None
+def _mapping(holder: Mapping[str, Any] | None, field: str) -> Mapping[str, Any]:
+    found = holder.get(field) if holder is not None else None
     # What is no mapping is for validation to refuse.
-    return found if type(found) is dict else {}
+    return found if type(found) is dict else _NOTHING
 
 
 def _changed(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[str]:

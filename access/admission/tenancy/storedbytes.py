@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 
 import orjson
 
@@ -50,5 +49,5 @@ class StoredBytes(NoopPlugin):
             used = await self._store.bytes_of(room.tenant)
             if asked > 0 and used + asked > room.limit:
                 raise refusal(asked, used)
-        attributes.room = replace(room, refused=refused)
+        attributes.room = Room(room.tenant, room.limit, refused)
         return ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import orjson
 
@@ -11,9 +12,10 @@ from kube.requests.logicalclusters import ROOT, tenant_of
 from kube.requests.names import SYSTEM_TENANT
 from kube.requests.status import Forbidden, NotFound
 from store.interface import Store
-from store.types import Check, Key, Operation
+from store.types import Check, Key, Operation, Stored
 
-_ENDING = b'"deletionTimestamp"'
+_ENDING: Final = b'"deletionTimestamp"'
+_HELD_MAX: Final = 4096
 
 
 class TenantLifecycle(NoopPlugin):
@@ -28,6 +30,8 @@ class TenantLifecycle(NoopPlugin):
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._held: dict[Key, Check] = {}
+        """Tenants that do not end, as that was last seen: each creation asks."""
 
     async def validate(self, attributes: Attributes) -> Sequence[Operation]:
         """Hold the tenant as it is; raises ``NotFound`` and ``Forbidden``."""
@@ -38,13 +42,23 @@ class TenantLifecycle(NoopPlugin):
         stored = self._store.peek(key) or await self._store.get(key, cached=True) or await self._store.get(key)
         if stored is None:
             raise NotFound(f'tenants "{tenant}" not found', kind="tenants", name=tenant)
-        if _ENDING in stored.data and "deletionTimestamp" in orjson.loads(stored.data)["metadata"]:
-            resource = attributes.resource
-            raise Forbidden(
-                f'{resource.qualified_name} "{attributes.name}" is forbidden: unable to create new content in the space '
-                f"of tenant {tenant} because it is being terminated",
-                group=resource.group,
-                kind=resource.plural,
-                name=attributes.name,
-            )
-        return (Check(key, stored.revision),)
+        held = self._held.get(key)
+        if held is None or held.expected != stored.revision:
+            _refuse_terminating(stored, tenant, attributes)
+            if len(self._held) >= _HELD_MAX:
+                self._held.clear()
+            held = self._held[key] = Check(key, stored.revision)
+        return (held,)
+
+
+def _refuse_terminating(stored: Stored, tenant: str, attributes: Attributes) -> None:
+    if _ENDING not in stored.data or "deletionTimestamp" not in orjson.loads(stored.data)["metadata"]:
+        return
+    resource = attributes.resource
+    raise Forbidden(
+        f'{resource.qualified_name} "{attributes.name}" is forbidden: unable to create new content in the space '
+        f"of tenant {tenant} because it is being terminated",
+        group=resource.group,
+        kind=resource.plural,
+        name=attributes.name,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -29,11 +29,25 @@ from tenants.quotas import tenant_quota_key
 
 _NONE: Final = Quantity()
 _KNOWN_MAX: Final = 4096
+_CONCERNS_MAX: Final = 256
+"""Resources of which it is remembered whether a quota concerns them: there are fewer, but tenants may define any."""
 RULE: Final = f"TenantQuota {tenantquotas.NAME}"
 """What the trace of a request that it refuses calls it."""
 
 Served = Callable[[str], Awaitable[Sequence[tuple[str, str, str]]]]
 """The (group, plural, name in the store) of whatever a logical cluster keeps objects of."""
+
+
+class _Known(NamedTuple):
+    """A quota that has been read: at which revision, what it says, and which resources it concerns, as far as that was asked.
+
+    Most writes ask only that; those that count change what is used, and leave the rest as it is.
+    """
+
+    revision: int
+    body: Mapping[str, Any]
+    quota: TenantQuota
+    concerns: dict[tuple[str, str], bool]
 
 
 class TenantQuotaAdmission(NoopPlugin):
@@ -48,6 +62,7 @@ class TenantQuotaAdmission(NoopPlugin):
     """
 
     name = "TenantQuota"
+    changes = frozenset({TENANT_QUOTAS})
 
     def __init__(
         self,
@@ -61,8 +76,8 @@ class TenantQuotaAdmission(NoopPlugin):
         self._rules = rules
         self._line_up = line_up
         self._refusals = QuotaRefusals(store)
-        self._known: dict[str, tuple[int, TenantQuota, dict[tuple[str, str], bool]]] = {}
-        """By space: the newest that was read, and what it concerns, for most writes ask only that."""
+        self._known: dict[str, _Known] = {}
+        """By space: the newest that was read."""
 
     async def admit(self, attributes: Attributes) -> None:
         """Fill in the status of a quota that is changed: what is limited, and what is used already."""
@@ -102,22 +117,22 @@ class TenantQuotaAdmission(NoopPlugin):
             return await self._settle(attributes, newest)
 
     async def _settle(self, attributes: Attributes, stored: Stored) -> Sequence[Operation]:
-        known: Bound | None = None
+        bound: Bound | None = None
         try:
-            if self._concerns(stored, *attributes.resource.storage_key):
+            known = self._find(stored)
+            if self._concerns(known, *attributes.resource.storage_key):
                 self._line_up(stored.key.space, *attributes.resource.place)
             elif Create not in map(type, attributes.together):
                 return ()
-            quota = self._quota(stored)
+            body, quota = known.body, known.quota
             now = datetime.fromtimestamp(attributes.now, UTC)
             change = _change(attributes, quota, attributes.object, now)
             if not change:
                 return ()
-            body = orjson.loads(stored.data)
             used = tenantquotas.used_of(body)
             if not quota.hard.keys() <= used.keys():
                 used = await self.count(stored.key.space, quota, attributes.now)
-            known = tenant_bound(quota.hard, used)
+            bound = tenant_bound(quota.hard, used)
             if attributes.operation != DELETE:
                 # What a status tells is so: it counts, and is not refused.
                 new, written = attributes.object, (*attributes.resource.storage_key, attributes.subresource)
@@ -126,27 +141,32 @@ class TenantQuotaAdmission(NoopPlugin):
                 quota.check({name: amount for name, amount in asked.items() if amount.nanos > 0}, used)
         except QuotaExceeded as error:
             key = Key(attributes.cluster, *attributes.resource.place, attributes.namespace, attributes.name)
-            raise await self._refusals.refusal(error, key, attributes.object or {}, rule=RULE, known=known) from None
+            raise await self._refusals.refusal(error, key, attributes.object or {}, rule=RULE, known=bound) from None
         except InvalidQuantity as error:
             raise BadRequest(str(error)) from None
         settled = tenantquotas.with_used(body, tenantquotas.after(used, change))
         return (Update(stored.key, stored.revision, settled),)
 
-    def _quota(self, stored: Stored) -> TenantQuota:
-        known = self._known.get(stored.key.space)
-        if known is None or known[0] != stored.revision:
+    def _find(self, stored: Stored) -> _Known:
+        space = stored.key.space
+        known = self._known.get(space)
+        if known is None or known.revision != stored.revision:
+            body = orjson.loads(stored.data)
+            if known is not None and known.body.get("spec") == body.get("spec"):
+                known = _Known(stored.revision, body, known.quota, known.concerns)
+            else:
+                known = _Known(stored.revision, body, self._read(space, body), {})
             if len(self._known) >= _KNOWN_MAX:
                 self._known.clear()
-            known = stored.revision, self._read(stored.key.space, orjson.loads(stored.data)), {}
-            self._known[stored.key.space] = known
-        return known[1]
+            self._known[space] = known
+        return known
 
-    def _concerns(self, stored: Stored, group: str, plural: str) -> bool:
-        known = self._known.get(stored.key.space)
-        concerned = known[2].get((group, plural)) if known is not None and known[0] == stored.revision else None
+    def _concerns(self, known: _Known, group: str, plural: str) -> bool:
+        concerned = known.concerns.get((group, plural))
         if concerned is None:
-            concerned = self._quota(stored).concerns(group, plural)
-            self._known[stored.key.space][2][group, plural] = concerned
+            concerned = known.quota.concerns(group, plural)
+            if len(known.concerns) < _CONCERNS_MAX:
+                known.concerns[group, plural] = concerned
         return concerned
 
     def _read(self, cluster: str, body: dict[str, Any]) -> TenantQuota:
@@ -213,7 +233,7 @@ class TenantQuotaAdmission(NoopPlugin):
         """Whether a tenant's quota bounds anything of what a key is of."""
         stored = await self._store.get(tenant_quota_key(tenant_of(key.space)), cached=True)
         try:
-            return stored is not None and self._concerns(stored, key.group, key.resource.partition(":")[0])
+            return stored is not None and self._concerns(self._find(stored), key.group, key.resource.partition(":")[0])
         except InvalidQuantity:
             return False
 

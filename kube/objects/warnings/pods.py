@@ -38,6 +38,7 @@ _NULL: Final = "a null labelSelector results in matching no pod"
 _HARD: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _SOFT: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _SOURCES: Final = {"configMap": "ConfigMap", "secret": "Secret", "downwardAPI": "DownwardAPI"}
+_IN_BYTES: Final = ("memory", "ephemeral-storage")
 _CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
 _CERTIFICATE_PATHS: Final = {
     "certificateChainPath": "PodCertificate chain",
@@ -69,9 +70,10 @@ def _spec(spec: Body, annotations: dict[str, str], before: str) -> Iterator[str]
         if words := old_label(key):
             yield f"{path}.nodeSelector[{key}]: {words}"
     affinity = spec.get("affinity", {})
-    nodes, here = affinity.get("nodeAffinity", {}), f"{path}.affinity.nodeAffinity"
-    yield from terms(nodes.get(_HARD, {}).get("nodeSelectorTerms", ()), f"{here}.{_HARD}.nodeSelectorTerms")
-    yield from _preferences(nodes.get(_SOFT, ()), f"{here}.{_SOFT}")
+    if "nodeAffinity" in affinity:
+        nodes, here = affinity["nodeAffinity"], f"{path}.affinity.nodeAffinity"
+        yield from terms(nodes.get(_HARD, {}).get("nodeSelectorTerms", ()), f"{here}.{_HARD}.nodeSelectorTerms")
+        yield from _preferences(nodes.get(_SOFT, ()), f"{here}.{_SOFT}")
     for index, constraint in enumerate(spec.get("topologySpreadConstraints", ())):
         here, key = f"{path}.topologySpreadConstraints[{index}]", constraint.get("topologyKey", "")
         if words := old_label(key):
@@ -82,23 +84,28 @@ def _spec(spec: Body, annotations: dict[str, str], before: str) -> Iterator[str]
         if key in annotations:
             yield f'{before}metadata.annotations[{key}]: non-functional in {version}; use the "{field}" field instead'
     yield from _volumes(spec.get("volumes", ()), path)
-    yield from _repeated(spec.get("hostAliases", ()), "ip", f"{path}.hostAliases")
-    yield from _repeated(spec.get("imagePullSecrets", ()), "name", f"{path}.imagePullSecrets")
-    for index, secret in enumerate(spec.get("imagePullSecrets", ())):
+    aliases, secrets = spec.get("hostAliases", ()), spec.get("imagePullSecrets", ())
+    if aliases:
+        yield from _repeated(aliases, "ip", f"{path}.hostAliases")
+    if secrets:
+        yield from _repeated(secrets, "name", f"{path}.imagePullSecrets")
+    for index, secret in enumerate(secrets):
         if not secret.get("name"):
             yield f'{path}.imagePullSecrets[{index}].name: invalid empty name ""'
-    for name in ("memory", "ephemeral-storage"):
-        yield from fraction(spec.get("overhead", {}), name, f"{path}.overhead")
+    for name in _IN_BYTES:
+        if "overhead" in spec:
+            yield from fraction(spec["overhead"], name, f"{path}.overhead")
     yield from _containers(spec, annotations, before)
     yield from _ports(spec, path)
     if spec.get("terminationGracePeriodSeconds", 0) < 0:
         yield (
             f"{path}.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"
         )
-    yield from _null_selectors(affinity, f"{path}.affinity")
+    if affinity:
+        yield from _null_selectors(affinity, f"{path}.affinity")
     for index, server in enumerate(spec.get("dnsConfig", {}).get("nameservers", ())):
         yield from address(server, f"{path}.dnsConfig.nameservers[{index}]")
-    for index, alias in enumerate(spec.get("hostAliases", ())):
+    for index, alias in enumerate(aliases):
         yield from address(alias.get("ip", ""), f"{path}.hostAliases[{index}].ip")
 
 
@@ -124,6 +131,8 @@ def _repeated(items: Sequence[Body], field: str, path: str) -> Iterator[str]:
 
 def _volumes(volumes: Sequence[Body], path: str) -> Iterator[str]:
     for index, volume in enumerate(volumes):
+        if _VOLUMES.keys().isdisjoint(volume):
+            continue
         for field, words in _VOLUMES.items():
             if field not in volume:
                 continue
@@ -141,11 +150,15 @@ def _overlaps(volume: Body) -> Iterator[str]:
     """Paths within one volume that lie in each other."""
     name = volume.get("name", "")
     for field, title in _SOURCES.items():
-        source = volume.get(field, {})
+        source = volume.get(field)
+        if not source:
+            continue
         shown = _shown(title, source.get("secretName" if field == "secret" else "name", ""))
         for words in _colliding((item.get("path", ""), "") for item in source.get("items", ())):
             yield f'volume "{name}" ({shown}): overlapping paths: {words}'
     sources = volume.get("projected", {}).get("sources", ())
+    if not sources:
+        return
     for source in sources:
         if not source:
             yield f'volume "{name}" (Projected) has no sources provided'
@@ -202,10 +215,11 @@ def _containers(spec: Body, annotations: dict[str, str], before: str) -> Iterato
             of_pod = security.get("appArmorProfile")
             if of_pod is None or of_pod != _profile(profile):
                 yield f"{before}metadata.annotations[{_APPARMOR}{name}]: {_APPARMOR_WORDS}"
-        for resource in ("memory", "ephemeral-storage"):
+        for resource in _IN_BYTES:
             for kind in ("limits", "requests"):
                 amounts = container.get("resources", {}).get(kind, {})
-                yield from fraction(amounts, resource, f"{path}.resources.{kind}")
+                if resource in amounts:
+                    yield from fraction(amounts, resource, f"{path}.resources.{kind}")
         yield from _variables(container.get("env", ()), f"{path}.env")
 
 
