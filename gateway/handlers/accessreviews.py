@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -68,20 +69,24 @@ _questions: dict[_Asked, _Question] = {}
 async def review(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """Answer a review; the answer is the review with its status. Raises ``BadRequest``, ``Invalid``, ``Forbidden``."""
     accept = negotiate(request, forms=False)
-    question = await _question(request, kind)
-    decision = await authorization.authorize(runtime, question.subject or request.principal, question.info)
+    question = _question(request, kind)
+    subject = question.subject or request.principal
+    decision = authorization.decide(runtime, subject, question.info)
+    if decision is None:
+        # With a trace, for else the chain would try once more not to wait.
+        decision = await authorization.authorize(runtime, subject, question.info, [])
     return respond(
         request, question.text + orjson.dumps(_status(decision, question.error)) + b"}", status=201, accept=accept
     )
 
 
-async def _question(request: Request, kind: Kind) -> _Question:
+def _question(request: Request, kind: Kind) -> _Question:
     info, body = request.info, request.body
     plain = len(body) <= _SHORT and not request.query and request.headers.get(b"content-type", JSON) == JSON
     asked = (kind, info.cluster, info.namespace, request.principal.is_system, body)
     found = _questions.get(asked) if plain else None
     if found is None:
-        found = await _read(request, kind)
+        found = _read(request, kind)
         if plain and not request.warnings:
             if len(_questions) >= _REMEMBERED:
                 _questions.clear()
@@ -89,7 +94,7 @@ async def _question(request: Request, kind: Kind) -> _Question:
     return found
 
 
-async def _read(request: Request, kind: Kind) -> _Question:
+def _read(request: Request, kind: Kind) -> _Question:
     body = decode_object(request, kind)
     check_namespace_and_name(request.info, kind, body)
     causes = access_causes(body)
@@ -101,7 +106,7 @@ async def _read(request: Request, kind: Kind) -> _Question:
     shown = {"namespace": body["metadata"]["namespace"]} if kind.resource.namespaced else {}
     body["metadata"] = {**shown, "creationTimestamp": None}
     body.pop("status", None)
-    info, error = attributes_of(request.info.cluster, body["spec"])
+    info, error = _attributes(request.info.cluster, body["spec"])
     return _Question(info, subject, orjson.dumps(body)[:-1] + b',"status":', error)
 
 
@@ -109,17 +114,16 @@ def access_causes(body: dict[str, Any]) -> list[Cause]:
     """What is wrong with a review that asks whether a user may do something."""
     spec, metadata, kind = body.get("spec") or {}, body["metadata"], body["kind"]
     resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    url = {"Path": (other or {}).get("path", ""), "Verb": (other or {}).get("verb", "")}
     causes = []
     if resource is not None and other is not None:
-        causes.append(invalid(_URL, url, "cannot be specified in combination with resourceAttributes"))
+        causes.append(invalid(_URL, _shown(other), "cannot be specified in combination with resourceAttributes"))
     if resource is None and other is None:
         detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
         causes.append(invalid(_RESOURCE, None, detail))
     if kind != "SelfSubjectAccessReview" and not spec.get("user") and not spec.get("groups"):
         causes.append(invalid("spec.user", "", "at least one of user or group must be specified"))
-    for field in ("fieldSelector", "labelSelector"):
-        causes += _selector_causes(resource or {}, field)
+    for field in ("fieldSelector", "labelSelector") if resource else ():
+        causes += _selector_causes(resource, field)
     local = kind == "LocalSubjectAccessReview"
     if metadata.keys() - {"managedFields", *(("namespace",) if local else ())}:
         causes.append(invalid("metadata", metadata, f"must be empty{' except for namespace' if local else ''}"))
@@ -127,14 +131,19 @@ def access_causes(body: dict[str, Any]) -> list[Cause]:
         path = f"{_RESOURCE}.namespace"
         causes.append(invalid(path, resource.get("namespace", ""), "must match metadata.namespace"))
     if local and other is not None:
-        causes.append(invalid(_URL, url, "disallowed on this kind of request"))
+        causes.append(invalid(_URL, _shown(other), "disallowed on this kind of request"))
     return causes
 
 
-def _selector_causes(resource: dict[str, Any], field: str) -> list[Cause]:
-    selector, path = resource.get(field), f"{_RESOURCE}.{field}"
+def _shown(other: Mapping[str, Any]) -> dict[str, Any]:
+    return {"Path": other.get("path", ""), "Verb": other.get("verb", "")}
+
+
+def _selector_causes(resource: Mapping[str, Any], field: str) -> list[Cause]:
+    selector = resource.get(field)
     if selector is None:
         return []
+    path = f"{_RESOURCE}.{field}"
     raw, requirements = selector.get("rawSelector"), selector.get("requirements")
     causes = []
     if raw and requirements:
@@ -198,9 +207,21 @@ def attributes_of(cluster: str, spec: Mapping[str, Any]) -> tuple[RequestInfo, s
     return info, "; ".join(filter(None, errors))
 
 
+def _attributes(cluster: str, spec: Mapping[str, Any]) -> tuple[RequestInfo, str]:
+    """``attributes_of``, worked out once where it is short: who asks about many users asks the same of each."""
+    asked = orjson.dumps((spec.get("resourceAttributes"), spec.get("nonResourceAttributes")))
+    return _known_attributes(cluster, asked) if len(asked) <= _SHORT else attributes_of(cluster, spec)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _known_attributes(cluster: str, asked: bytes) -> tuple[RequestInfo, str]:
+    resource, other = orjson.loads(asked)
+    return attributes_of(cluster, {"resourceAttributes": resource, "nonResourceAttributes": other})
+
+
 def _subject(request: Request, spec: Mapping[str, Any], kind: str) -> Principal:
     """Who a review asks about. Its tenant is that of the space, unless an operator names another; who has not signed in has none."""
-    user, groups = str(spec.get("user") or ""), tuple(str(group) for group in spec.get("groups") or ())
+    user, groups = str(spec.get("user") or ""), tuple(map(str, spec.get("groups") or ()))
     extra = spec.get("extra") or {}
     named = extra.get(TENANT_EXTRA) or []
     own = tenant_of(request.info.cluster)
