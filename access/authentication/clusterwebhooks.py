@@ -56,8 +56,7 @@ def is_its_own(principal: Principal, request: RequestInfo) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    cluster: str
-    uid: str
+    cluster: Principal
     expires_at: float
 
 
@@ -85,7 +84,7 @@ class ClusterWebhookAuthenticator:
         known = self._known.get(digest_of(token))
         if known is None or known.expires_at <= now:
             raise Refused("the credential of the cluster has ended, or never was")
-        return Principal(name=f"{_USER}{known.cluster}", uid=known.uid, tenant=None, authenticator=NAME)
+        return known.cluster
 
     async def follow(self, on_change: Callable[[], None]) -> None:
         """Keep what is known right, until cancelled. Nothing stays open that rests on it."""
@@ -111,5 +110,10 @@ class ClusterWebhookAuthenticator:
         rows = [
             [(result.get_value(row, column) or b"").decode() for column in range(4)] for row in range(result.ntuples)
         ]
-        self._known = {digest: _Known(cluster, uid, float(ends or "inf")) for digest, cluster, uid, ends in rows}
+        self._known = {
+            digest: _Known(
+                Principal(name=f"{_USER}{cluster}", uid=uid, tenant=None, authenticator=NAME), float(ends or "inf")
+            )
+            for digest, cluster, uid, ends in rows
+        }
         self._read_at = asked_at

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable
-from contextlib import nullcontext
 from functools import partial
 from typing import Final
 
@@ -77,8 +76,8 @@ async def dispatch(runtime: Runtime, request: Request, recheck: Recheck) -> Resp
         known = max(request.weight, sent)
         charge((known - sent) // COST_VALUES, further=request.charged)
         stands = partial(require_standing, runtime, request.principal, recheck)
-        async with webhooks.deadline(request) if webhooks.concerns(request.info) else nullcontext():
-            answer = await runtime.heavy.answer(request, stands, payer.tenant)
+        asked = runtime.heavy.answer(request, stands, payer.tenant)
+        answer = await (webhooks.in_time(request, asked) if webhooks.concerns(request.info) else asked)
         # What its bytes did not tell.
         charge(max(request.weight - known, 0) // COST_VALUES, further=True)
         return answer

@@ -91,7 +91,8 @@ class GatewayProtocol(asyncio.Protocol):
        waits for. The server compares all connections' once a second, which costs no timer a request.
     7. A head that asks for another protocol is the last that is parsed. What follows is held until its cycle has
        switched, and is its from then on; an answer that is no 101 ends the connection.
-    8. ``connection_lost``: every cycle is told; whoever waits for room to write is let go, and then writes nothing.
+    8. ``connection_lost``: every cycle is told; whoever waits for room to write is let go, and then writes nothing. The
+       transport, the cycle and the parser are let go of.
     """
 
     __slots__ = (
@@ -200,6 +201,8 @@ class GatewayProtocol(asyncio.Protocol):
             cycle.on_disconnect()
         self._waiting.clear()
         self._unparsed = None
+        # Each of them knows this protocol: together they would stay, with the TLS session, until the collector comes by.
+        self._transport = self._cycle = self._parser = None
         # Whoever waits in ``drain`` must wake up to see that the client has gone.
         self.resume_writing()
 

@@ -15,12 +15,14 @@ from gateway.handlers.health import figures
 from gateway.http.certificates import Certificates
 from gateway.http.requestresponse import RequestResponseCycle
 from gateway.options import Options
+from gateway.process.garbage import look_for_garbage
 from gateway.process.runtime import Runtime
 from gateway.process.siblings import Siblings
 from gateway.process.streams import STOPPING
 from gateway.server import assembly
 from gateway.server.pipeline import RequestPipeline
 from kube.requests.status import ServiceUnavailable
+from store.supervision import Supervised
 
 logger = logging.getLogger(__name__)
 
@@ -77,8 +79,9 @@ class Application:
                 # What has been loaded stays: looking through it for garbage would stop the server for 100 ms a time.
                 gc.collect()
                 gc.freeze()
-                # Nearly everything goes by its reference count; looking for cycles as often as usual costs a tenth.
-                gc.set_threshold(20_000, 20, 20)
+                looks = Supervised("garbage", look_for_garbage)
+                looks.start()
+                held.push_async_callback(looks.stop)
                 await send({"type": "lifespan.startup.complete"})
                 await receive()
         except Exception as error:

@@ -307,6 +307,16 @@ class RequestPipeline:
             # As in kube-apiserver, what nobody knows the sender of ends with the stage at which it is refused.
             stage = Stage.RESPONSE_STARTED if principal is None else Stage.RESPONSE_COMPLETE
             self.trail.tell(stage, status=self.status, decision=decision, request=request, response=self.response)
+        runtime.metrics.observe(
+            verb=info.verb if info is not None else "",
+            resource=info.resource if info is not None and self.status != 404 else "",
+            tenant=principal.tenant or "" if principal is not None else "",
+            code=self.status,
+            seconds=latency,
+        )
+        # The cluster's own audit has the request that it asked about; what was refused is recorded where it was.
+        if self.status == 200 and principal is not None and cluster_of(principal):
+            return
         if request is not None and request.notes:
             decision = with_notes(decision, request.notes)
         record = record_of(
@@ -321,16 +331,7 @@ class RequestPipeline:
             source_ip=self._cycle.client,
             user_agent=self._user_agent,
         )
-        runtime.metrics.observe(
-            verb=record.verb,
-            resource=info.resource if info is not None and record.code != 404 else "",
-            tenant=record.tenant,
-            code=record.code,
-            seconds=latency,
-        )
-        # The cluster's own audit has the request that it asked about; what was refused is recorded where it was.
-        if record.code != 200 or principal is None or not cluster_of(principal):
-            runtime.audit.put_nowait(record)
+        runtime.audit.put_nowait(record)
 
 
 @coroutine

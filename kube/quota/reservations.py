@@ -48,6 +48,10 @@ class Reservation(NamedTuple):
         said = {"uid": self.uid, "version": self.version, "done": self.done, "seen": written(self.seen)}
         return body | {name: value for name, value in said.items() if value}
 
+    def is_done_of(self, before: Reservation) -> bool:
+        """Whether nothing is another than ``before`` but that the cluster has done it since."""
+        return self.done and not before.done and before._replace(done=True) == self
+
     def makes(self, what: str) -> bool:
         """Whether it is for this object, by its name."""
         return self.what == what or (self.what.endswith("*") and what.startswith(self.what.removesuffix("*")))
@@ -91,6 +95,12 @@ class OpenReservations:
             for handle in reservation.handles():
                 self.found.setdefault(handle, {})[request] = None
         self.total = _replaced(self.total, before, reservation)
+
+    def confirm(self, request: str) -> None:
+        """The cluster has done what a request is for; nothing where none is open."""
+        known = self.by_request.get(request)
+        if known is not None and not known.done:
+            self.put(request, known._replace(done=True))
 
 
 class Reservations(Mapping[str, Reservation]):

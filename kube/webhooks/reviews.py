@@ -111,8 +111,10 @@ def read_admission_review(body: Any) -> AdmissionReview:
     require_kind(body, "AdmissionReview", ADMISSION)
     asked = _mapping(body, "request", "AdmissionReview")
     resource, kind = _mapping(asked, "resource", "request"), _mapping(asked, "kind", "request")
-    operation, uid = _text(asked, "operation", "request"), _text(asked, "uid", "request")
-    plural = _text(resource, "resource", "request.resource")
+    uid, operation, subresource, namespace, name = _said(
+        asked, "request", "uid", "operation", "subResource", "namespace", "name"
+    )
+    group, version, plural = _said(resource, "request.resource", "group", "version", "resource")
     if not uid or not plural or operation not in OPERATIONS:
         raise BadRequest("request must have uid, resource and one of the operations of Kubernetes")
     new, old = (_object(asked, name) for name in ("object", "oldObject"))
@@ -120,14 +122,13 @@ def read_admission_review(body: Any) -> AdmissionReview:
         uid=uid,
         subject=read_subject(_mapping(asked, "userInfo", "request"), "username", "request.userInfo"),
         operation=operation,
-        group=_text(resource, "group", "request.resource"),
-        version=_text(resource, "version", "request.resource"),
+        group=group,
+        version=version,
         plural=plural,
         kind=_text(kind, "kind", "request.kind"),
-        subresource=_text(asked, "subResource", "request"),
-        namespace=_text(asked, "namespace", "request"),
-        name=_text(asked, "name", "request")
-        or _text((new or {}).get("metadata") or {}, "name", "request.object.metadata"),
+        subresource=subresource,
+        namespace=namespace,
+        name=name or _text((new or {}).get("metadata") or {}, "name", "request.object.metadata"),
         object=new,
         old=old,
         dry_run=asked.get("dryRun") is True,
@@ -154,9 +155,10 @@ def read_subject(given: Mapping[str, Any], name: str, at: str) -> Subject:
     extra = _mapping(given, "extra", at)
     if len(extra) > _LIST_MAX:
         raise BadRequest(f"{at}.extra has more than {_LIST_MAX} entries")
+    user, uid = _said(given, at, name, "uid")
     return Subject(
-        _text(given, name, at),
-        _text(given, "uid", at),
+        user,
+        uid,
         _texts(given, "groups", at, _LIST_MAX),
         {str(key).lower(): _texts(extra, key, f"{at}.extra", _LIST_MAX) for key in extra},
     )
@@ -226,13 +228,21 @@ def _check_selector(given: Mapping[str, Any], name: str, at: str) -> None:
         _text(each, "key", at), _text(each, "operator", at), _texts(each, "values", at, _VALUES_MAX)
 
 
+def _said(given: Mapping[str, Any], at: str, *names: str) -> list[str]:
+    """The texts of these fields; empty for those that are not there."""
+    said = []
+    for name in names:
+        value = given.get(name)
+        if not isinstance(value, str):
+            if value is not None:
+                raise BadRequest(f"{at}.{name} is no text")
+            value = ""
+        said.append(value)
+    return said
+
+
 def _text(given: Mapping[str, Any], name: str, at: str) -> str:
-    value = given.get(name)
-    if isinstance(value, str):
-        return value
-    if value is not None:
-        raise BadRequest(f"{at}.{name} is no text")
-    return ""
+    return _said(given, at, name)[0]
 
 
 def _texts(given: Mapping[str, Any], name: str, at: str, most: int) -> tuple[str, ...]:

@@ -218,6 +218,11 @@ async def test_a_commit_writes_as_much_however_many_are_open(database: str, monk
     assert costs[1][2::4] == (1, 1, 1) and costs[1][3::4] == (0, 0, 0), "one question to the database for each"
 
 
+async def nothing(_: object) -> Sequence[Counted]:
+    """What is in a cluster of which all is gone."""
+    return ()
+
+
 async def test_nobody_waits_for_what_ends_and_all_of_a_moment_share_a_commit(database: str) -> None:
     """GW17: deletions come in swarms; what is lost on the way is given back at its end."""
     async with processes(database, 2, 20) as (one, other):
@@ -234,9 +239,6 @@ async def test_nobody_waits_for_what_ends_and_all_of_a_moment_share_a_commit(dat
                     break
                 await asyncio.sleep(0.01)
         assert (one.store.commits, len(usage.reserved), await other.used()) == (commits + 1, 20, "20")
-
-        async def nothing(_: object) -> Sequence[Counted]:
-            return ()
 
         await other.quotas.recount(other.place, nothing, NOW)
         assert await one.used() == "0" and await one.taken() == set()
@@ -266,6 +268,51 @@ async def test_what_ends_is_noted_with_what_is_taken_next(database: str, monkeyp
 
         await other.quotas.recount(other.place, found, NOW)
         assert await one.used() == "1" and await one.take("e") and await one.take("f") and not await one.take("g")
+
+
+@pytest.mark.parametrize("follows", [True, False])
+async def test_that_others_have_ended_is_said_by_what_is_taken_next(
+    database: str, monkeypatch: pytest.MonkeyPatch, follows: bool
+) -> None:
+    """GW17: no write is made for that; a process that ``follows`` hears it, and one that reads it later does."""
+    monkeypatch.setattr("tests.gateway.test_reservations.Counted", Weighed)
+    monkeypatch.setattr("access.admission.tenancy.placedquota._GONE_SECONDS", 0.0)
+    monkeypatch.setattr("access.admission.tenancy.placedquota._ENDING_SECONDS", 3600.0)
+    async with processes(database, 2, 4) as (one, other):
+        assert isinstance(one.store, Weighed)
+        assert await one.take("a") and await one.take("b")
+        if follows:
+            assert await other.take("c")
+        one.quotas.touch_soon(one.place, "a")
+        one.quotas.touch_soon(one.place, "b")
+        assert await one.used() == ("3" if follows else "2")
+        operations = one.store.operations
+        assert await one.take("d")
+        assert one.store.operations == operations + 2, "what is taken, and the sum"
+        assert await other.used() == ("4" if follows else "3")
+        await other.quotas.recount(other.place, nothing, NOW)
+        assert await one.taken() == ({"c", "d"} if follows else {"d"})
+        assert await one.used() == ("2" if follows else "1")
+
+
+async def test_what_nobody_says_any_more_to_have_ended_is_taken_until_its_end(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has said it was refused: whoever has heard it knows it all the same, and who comes later gives nothing back early."""
+    monkeypatch.setattr("access.admission.tenancy.placedquota._GONE_SECONDS", 0.0)
+    monkeypatch.setattr("access.admission.tenancy.placedquota._ENDING_SECONDS", 3600.0)
+    async with processes(database, 2, 3) as (one, late):
+        assert await one.take("a") and await one.take("b")
+        one.quotas.touch_soon(one.place, "a")
+        assert await one.take("c")
+        await one.quotas.settle(one.place, "c", made=False)
+        assert await late.used() == "2"
+        await late.quotas.recount(late.place, nothing, NOW)
+        assert await late.taken() == {"a", "b"} and await late.used() == "2"
+        await one.quotas.recount(one.place, nothing, NOW)
+        assert await late.taken() == {"b"} and await late.used() == "1"
+        await late.quotas.recount(late.place, nothing, NOW + 61)
+        assert await one.taken() == set() and await one.used() == "0"
 
 
 async def test_however_many_end_at_once_a_commit_notes_some_of_them(
@@ -317,9 +364,6 @@ async def test_what_an_earlier_version_has_reserved_stays_until_its_end(database
         await one.store.commit(
             Update(rewritten.key, rewritten.revision, row), Update(stored.key, stored.revision, body)
         )
-
-        async def nothing(_: object) -> Sequence[Counted]:
-            return ()
 
         await other.quotas.recount(other.place, nothing, NOW + 61)
         assert await one.used() == "0" and await one.taken() == set()

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
 from gateway.http.bodies import read_body
+from gateway.http.handshakes import Trust
+from gateway.http.lanes import Lane
 from gateway.http.protocol import MAX_HEADER_BYTES, PARSED_BYTES, REQUEST_SECONDS, GatewayProtocol
 from gateway.http.requestresponse import RequestResponseCycle
+from gateway.http.tlsconnection import TlsConnection
+from kube.authentication import pki
+from tests.gateway.test_handshakes import trustful
 
 GOOD = b"GET /a?b=c HTTP/1.1\r\nhost: x\r\n\r\n"
 Serve = Callable[[RequestResponseCycle], Awaitable[None]]
@@ -50,8 +58,8 @@ class Served:
 
 
 @asynccontextmanager
-async def served(serve: Serve) -> AsyncIterator[Served]:
-    """A server on a socket, and a client."""
+async def served(serve: Serve, trust: Trust | None = None) -> AsyncIterator[Served]:
+    """A server on a socket, with TLS where there is a certificate, and a client."""
     state = ServerState()
 
     class Application:
@@ -62,8 +70,15 @@ async def served(serve: Serve) -> AsyncIterator[Served]:
 
     config = uvicorn.Config(Application(), http=GatewayProtocol, ws="none")  # type: ignore[arg-type]
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: GatewayProtocol(config, state, {}), "127.0.0.1", 0)
-    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+
+    def connected() -> asyncio.Protocol:
+        connection = GatewayProtocol(config, state, {})
+        return connection if trust is None else TlsConnection(connection, trust, loop, set(), Lane())
+
+    server = await loop.create_server(connected, "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(
+        *server.sockets[0].getsockname(), ssl=trustful() if trust is not None else None
+    )
     found = Served(serve, reader, writer)
     found.state = state
     try:
@@ -460,3 +475,27 @@ async def test_a_request_is_given_up_when_its_client_does(asked: float, given: f
         assert client.state.tasks
         client.connection.expire(loop.time() + given + 1)
         assert (await client.read()).startswith(b"HTTP/1.1 504 Gateway Timeout\r\n")
+
+
+@pytest.mark.parametrize("secure", [False, True])
+async def test_a_connection_that_has_ended_waits_for_no_collector_of_cycles(secure: bool, tmp_path: Path) -> None:
+    """It would hold the TLS session, the last request and its answer until then."""
+    pair = pki.make_authority("server", now=datetime.now(UTC))
+    (tmp_path / "tls.crt").write_bytes(pair.certificate)
+    (tmp_path / "tls.key").write_bytes(pair.key)
+    trust = Trust(tmp_path / "tls.crt", tmp_path / "tls.key", []) if secure else None
+
+    def left() -> int:
+        return sum(type(each) in (GatewayProtocol, RequestResponseCycle, TlsConnection) for each in gc.get_objects())
+
+    gc.collect()
+    before = left()
+    gc.disable()
+    try:
+        async with served(echo, trust) as client:
+            client.send(GOOD)
+            await client.answer()
+            assert left() > before
+        await until(lambda: left() == before)
+    finally:
+        gc.enable()

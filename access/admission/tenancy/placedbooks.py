@@ -9,13 +9,17 @@ database.
 
 1. A book holds what the log has brought, and nothing else: what is committed here comes by the log as well.
 2. Whoever judges lays changes over it, and lets go of them before anything is awaited.
+3. That others are done is said by a reservation that is new in the same commit: most end while others begin, and to write
+   each anew for that would be a third of all that is written. Whoever reads the book when that one has gone, or changed,
+   takes them for under way until their end: that is too much for a while, and never too little.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final
 
 import orjson
@@ -30,6 +34,9 @@ from store.types import Create, Delete, Event, EventType, Key, Operation, Range,
 
 _BOOKS_MAX: Final = 10_000
 _KEPT: Final = (PLACED_RESERVATIONS, PLACED_USAGES)
+
+_TOLD_LONGEST: Final = 128
+"""Characters of a request that another reservation tells of, which is to stay small: more than clusters' own have."""
 
 
 @dataclass(slots=True)
@@ -75,9 +82,13 @@ class Book:
         changes = reserved.changes_of(known.kept)
         # What an earlier version has left in the row goes out of it with whatever is written first.
         inside = known.kept.by_request.keys() - known.revisions.keys() if known.in_row else frozenset[str]()
-        for request, each in ({name: reserved.get(name) for name in inside} | changes).items():
-            if (operation := self._operation(known, place, request, each)) is not None:
-                yield operation
+        written = {name: reserved.get(name) for name in inside} | changes
+        telling, ended = _told(known, written)
+        for request, each in written.items():
+            if request not in ended:
+                operation = self._operation(known, place, request, each, ended if request == telling else ())
+                if operation is not None:
+                    yield operation
         body = placed_usage_body(place.name, usage) if usage is not None else {"metadata": {"name": place.name}}
         if usage is None:
             if known.revision:
@@ -87,7 +98,9 @@ class Book:
         elif not changes or inside or placed_usage_body(place.name, known.row) != body:
             yield Update(place, known.revision, body)
 
-    def _operation(self, known: _Place, place: Key, request: str, each: Reservation | None) -> Operation | None:
+    def _operation(
+        self, known: _Place, place: Key, request: str, each: Reservation | None, ended: Collection[str]
+    ) -> Operation | None:
         # Requests are called by what clusters say: as long as they like, of whatever characters.
         name = f"{place.name}/{hashlib.blake2b(request.encode(), digest_size=16).hexdigest()}"
         key = Key(self._space, *PLACED_RESERVATIONS, "", name)
@@ -96,6 +109,8 @@ class Book:
         if each is None:
             return Delete(key, revision, body) if revision is not None else None
         body |= each.body()
+        if ended:
+            body["ended"] = sorted(ended)
         return Update(key, revision, body) if revision is not None else Create(key, body)
 
     def apply(self, key: Key, revision: int, data: bytes, *, gone: bool = False) -> None:
@@ -109,6 +124,8 @@ class Book:
                 place.revisions.pop(body["request"], None)
             else:
                 place.revisions[body["request"]] = revision
+                for request in body.get("ended", ()):
+                    place.kept.confirm(request)
         else:
             for request in place.kept.by_request.keys() - place.revisions.keys() if place.in_row else ():
                 place.kept.put(request, None)
@@ -122,6 +139,22 @@ class Book:
             place.row = read._replace(reserved=Reservations())
         if not place.revision and not place.revisions:
             del self._places[namespace]
+
+
+def _told(known: _Place, changes: Mapping[str, Reservation | None]) -> tuple[str, Collection[str]]:
+    """The new reservation that tells of others that they are done, and those; none where none is new."""
+    new = (request for request, each in changes.items() if each is not None and request not in known.revisions)
+    if not (telling := next(new, "")):
+        return "", ()
+    kept = known.kept.by_request
+    return telling, {
+        request
+        for request, each in changes.items()
+        if request in known.revisions
+        and len(request) <= _TOLD_LONGEST
+        and each is not None
+        and each.is_done_of(kept[request])
+    }
 
 
 class Books:
@@ -167,6 +200,7 @@ async def read_book(store: Store, space: str, *, cached: bool = False) -> Book:
             break
     book = Book(space)
     for listing in reversed(listings):
-        for stored in listing.items:
+        # One tells of others that were there before it.
+        for stored in sorted(listing.items, key=attrgetter("revision")):
             book.apply(stored.key, stored.revision, stored.data)
     return book

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import orjson
 
@@ -20,6 +19,8 @@ from kube.requests.decoding import decode_json
 from kube.requests.logicalclusters import tenant_of
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import Forbidden, MethodNotAllowed, NoSuchPage, Timeout, UnsupportedMediaType
+
+T = TypeVar("T")
 
 _Answer = Callable[[Runtime, Request, str, Any], Awaitable[dict[str, Any]]]
 _HOOKS: Final[Mapping[str, _Answer]] = {
@@ -69,20 +70,21 @@ async def serve(runtime: Runtime, request: Request) -> Response:
         raise UnsupportedMediaType("reviews are read as application/json")
     request.weigh(request.body)
     body = decode_json(request.body)
-    async with deadline(request):
-        await runtime.require_trustworthy()
-        if hook == "admit":
-            runtime.asking_clusters.note(request.principal.uid)
-        answer = await _HOOKS[hook](runtime, request, cluster, body)
-    return Response(200, orjson.dumps(answer))
+    return Response(200, orjson.dumps(await in_time(request, _answer(runtime, request, cluster, hook, body))))
 
 
-@asynccontextmanager
-async def deadline(request: Request) -> AsyncIterator[None]:
-    """Raises ``Timeout`` when half of what the cluster waits is over, wherever its review is answered."""
+async def _answer(runtime: Runtime, request: Request, cluster: str, hook: str, body: Any) -> dict[str, Any]:
+    await runtime.require_trustworthy()
+    if hook == "admit":
+        runtime.asking_clusters.note(request.principal.uid)
+    return await _HOOKS[hook](runtime, request, cluster, body)
+
+
+async def in_time(request: Request, answer: Awaitable[T]) -> T:
+    """An answer, wherever it is made. Raises ``Timeout`` when half of what the cluster waits is over."""
     try:
         async with asyncio.timeout(patience(request.query.get("timeout", ""))):
-            yield
+            return await answer
     except TimeoutError:
         raise Timeout("the review was not answered within half of the timeout that the cluster gives") from None
 
