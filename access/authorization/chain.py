@@ -78,12 +78,13 @@ class AuthorizationChain:
         Nearly every request is decided here, in half the time.
         """
         reasons: list[Decision] = []
-        decision: Decision | None = _NOBODY
+        decision = _NOBODY
         try:
             for decide in self._ready[principal.is_system][cluster_kind_of(request.cluster)]:
-                decision = decide(principal, request)
-                if decision is None or decision.verdict is not _PASS:
-                    return decision
+                said = decide(principal, request)
+                if said is None or said.verdict is not _PASS:
+                    return said
+                decision = said
                 # Nearly every step has nothing against the request: nothing more is done for it.
                 if not decision.aside and decision.reason:
                     reasons.append(decision)
@@ -106,8 +107,8 @@ class AuthorizationChain:
         decision = _NOBODY
         for authorizer, decide, mapper in self._plans[principal.is_system][cluster_kind_of(request.cluster)]:
             try:
-                if decide is None or (decision := decide(principal, request)) is None:
-                    decision = await authorizer.authorize(principal, request)
+                said = decide(principal, request) if decide is not None else None
+                decision = said if said is not None else await authorizer.authorize(principal, request)
                 if mapper is not None and decision.verdict is _PASS:
                     principal = await mapper.map_principal(principal, request.cluster)
             except Exception:

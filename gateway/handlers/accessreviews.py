@@ -122,8 +122,9 @@ def access_causes(body: dict[str, Any]) -> list[Cause]:
         causes.append(invalid(_RESOURCE, None, detail))
     if kind != "SelfSubjectAccessReview" and not spec.get("user") and not spec.get("groups"):
         causes.append(invalid("spec.user", "", "at least one of user or group must be specified"))
-    for field in ("fieldSelector", "labelSelector") if resource else ():
-        causes += _selector_causes(resource, field)
+    if resource:
+        for field in ("fieldSelector", "labelSelector"):
+            causes += _selector_causes(resource, field)
     local = kind == "LocalSubjectAccessReview"
     if metadata.keys() - {"managedFields", *(("namespace",) if local else ())}:
         causes.append(invalid("metadata", metadata, f"must be empty{' except for namespace' if local else ''}"))

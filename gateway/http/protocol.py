@@ -46,8 +46,6 @@ NEWCOMER_SECONDS: Final = 1.0
 """How long a stopping server waits for the first request of a client that has only just come."""
 
 _FOREVER: Final = float("inf")
-_OF_BODIES: Final = frozenset({b"expect", b"transfer-encoding"})
-"""Headers that say how the body comes."""
 _REFUSAL: Final = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 30\r\n"
     b"connection: close\r\n\r\nInvalid HTTP request received."
@@ -91,8 +89,7 @@ class GatewayProtocol(asyncio.Protocol):
        waits for. The server compares all connections' once a second, which costs no timer a request.
     7. A head that asks for another protocol is the last that is parsed. What follows is held until its cycle has
        switched, and is its from then on; an answer that is no 101 ends the connection.
-    8. ``connection_lost``: every cycle is told; whoever waits for room to write is let go, and then writes nothing. The
-       transport, the cycle and the parser are let go of.
+    8. ``connection_lost``: every cycle is told; whoever waits for room to write is let go, and then writes nothing.
     """
 
     __slots__ = (
@@ -240,11 +237,10 @@ class GatewayProtocol(asyncio.Protocol):
         if len(self._headers) >= MAX_HEADERS:
             raise TooLarge("too many headers")
         name = name.lower()
-        if name in _OF_BODIES:
-            if name == b"transfer-encoding":
-                self._codings.append(value.strip().lower())
-            elif value.lower() == b"100-continue":
-                self._expects_continue = True
+        if name == b"expect" and value.lower() == b"100-continue":
+            self._expects_continue = True
+        elif name == b"transfer-encoding":
+            self._codings.append(value.strip().lower())
         self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
@@ -494,13 +490,11 @@ class GatewayProtocol(asyncio.Protocol):
     def _reject(self) -> None:
         """What came is no request, or no rest of one: whoever sent it is told so, where nothing else is said."""
         cycle = self._cycle
-        if cycle is None or cycle.response_complete or not cycle.body_complete:
-            if cycle is None or cycle.response_complete or not cycle.response_started:
-                self.write(_REFUSAL)
-            self.close()
-        elif cycle.response_started:
-            self.close()
-        else:
+        if cycle is not None and cycle.body_complete and not cycle.response_started:
             # It came behind a good request, which is still answered.
             cycle.keep_alive = False
             self.pause_reading()
+            return
+        if cycle is None or cycle.response_complete or not cycle.response_started:
+            self.write(_REFUSAL)
+        self.close()
