@@ -14,9 +14,10 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from kube.kinds.mergestrategies import Structure
-from kube.objects.fieldpaths import Fields, canonical, difference, intersection, paths, union, without
+from kube.objects.fieldpaths import MEMBER, Fields, canonical, difference, intersection, paths, union, without
 from kube.objects.patches import same
 from kube.objects.typedvalues import (
+    INNER,
     TypedError,
     compare,
     ensure_named_fields_are_members,
@@ -55,6 +56,9 @@ _STRIPPED: Final[Fields] = {
     },
 }
 """What identifies an object or belongs to the server is nobody's."""
+
+_NOBODYS: Final = frozenset({"apiVersion", "kind"})
+_NOBODYS_METADATA: Final = frozenset(element[2:] for element in _STRIPPED["f:metadata"] if element != MEMBER)
 
 
 class Write(NamedTuple):
@@ -200,8 +204,9 @@ def _track(
     structure: Structure, old: Mapping[str, Any], new: Mapping[str, Any], managers: _Managers, write: Write
 ) -> _Managers:
     """Take what changed from its owners and give it to the writer."""
-    # 1. What the write added, changed or removed, without what this endpoint does not write (``status``).
-    comparison = compare(structure, old, new)
+    # 1. What the write added, changed or removed, without what this endpoint does not write (``status``). While nobody owns
+    #    anything, what will be nobody's need not be looked at.
+    comparison = compare(structure, old, new if managers else _ownable(new))
     touched, removed = comparison.touched, comparison.removed
     if write.reset:
         touched, removed = without(touched, write.reset), without(removed, write.reset)
@@ -214,6 +219,17 @@ def _track(
         before = kept.get(manager)
         kept[manager] = _Entry(write.version, union(own, before.fields) if before else own, write.now)
     return kept
+
+
+def _ownable(new: Mapping[str, Any]) -> dict[str, Any]:
+    """The object without the plain values that step 3 would take away."""
+    left = {name: value for name, value in new.items() if name not in _NOBODYS or type(value) in INNER}
+    metadata = left.get("metadata")
+    if type(metadata) is dict:
+        left["metadata"] = {
+            name: value for name, value in metadata.items() if name not in _NOBODYS_METADATA or type(value) in INNER
+        }
+    return left
 
 
 def _taken(managers: _Managers, lost: Mapping[_Manager, Fields], removed: Fields) -> _Managers:

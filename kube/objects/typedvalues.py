@@ -15,7 +15,7 @@ from kube.objects.fieldpaths import MEMBER, Fields, item_key, item_value, text, 
 from kube.objects.patches import same
 
 _ABSENT: Final = object()
-_INNER: Final = frozenset((dict, list))
+INNER: Final = frozenset((dict, list))
 """What has places in it."""
 
 
@@ -167,8 +167,8 @@ def _compare_maps(structure: Structure, old: Mapping[str, Any], new: Mapping[str
             # Writes share what they leave alone with the old object: most of an object is skipped here.
             continue
         if before is _ABSENT:
-            added[f"f:{name}"] = _everything(fields.get(name) or element, value) if type(value) in _INNER else {}
-        elif type(value) in _INNER or type(before) in _INNER:
+            added[f"f:{name}"] = _everything(fields.get(name) or element, value) if type(value) in INNER else {}
+        elif type(value) in INNER or type(before) in INNER:
             _note(result, f"f:{name}", _compare(fields.get(name) or element, before, value))
         elif before != value or (type(before) is not type(value) and not same(before, value)):
             modified[f"f:{name}"] = {}
@@ -248,7 +248,7 @@ def _note(result: _Triple, element: str, nodes: _Nodes) -> None:
 def _everything(structure: Structure, value: Any) -> dict[str, Any]:
     """The node of a value that came or went as a whole: every place in it, inner ones too."""
     # What has nothing in it, as most, is a place and no more: it need not be looked up what it is declared as.
-    if not value or type(value) not in _INNER:
+    if not value or type(value) not in INNER:
         return {}
     if type(value) is dict:
         if not structure.is_map or structure.atomic:
@@ -256,7 +256,7 @@ def _everything(structure: Structure, value: Any) -> dict[str, Any]:
         node: dict[str, Any] = {MEMBER: {}}
         fields, element = structure.fields, structure.element or DEDUCED
         for name, member in value.items():
-            node[f"f:{name}"] = _everything(fields.get(name) or element, member) if type(member) in _INNER else {}
+            node[f"f:{name}"] = _everything(fields.get(name) or element, member) if type(member) in INNER else {}
         return node
     if structure.is_list and structure.list_type != ATOMIC:
         item = structure.item
