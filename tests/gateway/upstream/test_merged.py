@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
+from typing import Any
 
 import orjson
 import pytest
@@ -37,6 +38,17 @@ def database() -> Iterator[str]:
         yield url
 
 
+DEEP: Any = "the innermost"
+for _ in range(300):
+    DEEP = [DEEP]
+"""Values within others, further in than are written anywhere."""
+
+SHOWN = {**config_map("deep", "acme-evil"), "data": DEEP}
+DEEP_LIST = json.dumps(
+    {"metadata": {"resourceVersion": "7"}, "items": [SHOWN], "rows": [{"cells": [DEEP, "", ""], "object": SHOWN}]}
+    | {"columnDefinitions": COLUMNS}
+).encode()
+
 HARM = {
     "400": answer(400),
     "410": answer(410),
@@ -46,6 +58,7 @@ HARM = {
     "no list": ok(b"[]"),
     "a Status": ok(json.dumps({**status(410), "metadata": 5}).encode()),
     "no HTTP": b"nonsense\r\n\r\n",
+    "too deep": ok(DEEP_LIST),
     "a redirect": b"HTTP/1.1 302 Found\r\nLocation: https://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n",
 }
 
@@ -164,6 +177,7 @@ LIES = {
     "500": answer(500),
     "no HTTP": b"nonsense\r\n\r\n",
     "an error of 400": event("ERROR", status(400)),
+    "a deep error": event("ERROR", {**status(500), "details": DEEP}),
     "no event": event("ADDED", 5),
     "another kind's": event("ADDED", {**config_map("x", "acme-evil"), "kind": "Status"}),
     "another version's": event("MODIFIED", {**config_map("x", "acme-evil"), "apiVersion": "v9"}),
