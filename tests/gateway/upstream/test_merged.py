@@ -12,6 +12,7 @@ import orjson
 import pytest
 
 from gateway.handlers.acrossnamespaces import watching
+from gateway.http.negotiation import YAML_MAX
 from kube.requests.status import StatusError
 from tests.databases import migrated
 from tests.gateway.upstream.asking import until
@@ -272,6 +273,19 @@ async def test_nothing_of_a_long_beginning_is_shown_once_the_right_has_ended(dat
         (stream,) = there.streams._open
         await stream.ended
         assert [event_ async for event_ in told(chunks)] == [("ERROR", "403")]
+
+
+async def test_what_is_long_is_no_yaml_across_namespaces_either(database: str) -> None:
+    """DOS-03: nobody's turn beside the loop is taken by the writing of it."""
+    async with space(database) as there:
+        long = {**config_map("long", "acme-evil"), "data": {f"k{number}": "v" for number in range(YAML_MAX)}}
+        listed = {"metadata": {"resourceVersion": "7"}, "items": [long]}
+        there.sides["evil"].harm["list"] = ok(json.dumps(listed).encode())
+        body, _ = await there.list()
+        assert "acme-evil" in namespaces(body)
+        with pytest.raises(StatusError) as refused:
+            await there.list(b"application/yaml")
+        assert refused.value.code == 406
 
 
 OTHERS = [{"name": name, "type": "string"} for name in ("Age", "Name", "Immutable", "Data")]
