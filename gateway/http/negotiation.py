@@ -11,7 +11,7 @@ import orjson
 import yaml
 
 from gateway.http.messages import JSON, Headers, Request, Response
-from kube.requests.decoding import is_plain_text, weight
+from kube.requests.decoding import count_values, is_plain_text, weight
 from kube.requests.status import NotAcceptable, UnsupportedMediaType
 
 YAML: Final = b"application/yaml"
@@ -178,7 +178,9 @@ def require_patch_type(request: Request, *allowed: str) -> str:
 def encode(body: Any, accept: Accept) -> bytes:
     """``body`` in the negotiated encoding. Bytes are taken as finished JSON. Raises ``NotAcceptable``."""
     if accept.media == YAML:
-        if isinstance(body, bytes) and weight(body) > YAML_MAX:
+        # Of what is no text yet the values alone: the words of an error may be many.
+        size = weight(body) if isinstance(body, bytes) else count_values(orjson.dumps(body), YAML_MAX)
+        if size > YAML_MAX:
             raise NotAcceptable("the answer is too large for application/yaml, ask for application/json")
         value = orjson.loads(body) if isinstance(body, bytes) else body
         return yaml.dump(value, Dumper=_Dumper, sort_keys=True, allow_unicode=True).encode()

@@ -27,7 +27,7 @@ from gateway.process.runtime import Runtime
 from gateway.process.streams import PROMPT_SECONDS, Recheck
 from gateway.resources.kinds import Kind
 from gateway.resources.selection import selection
-from gateway.upstream.client import ShareTaken
+from gateway.upstream.client import BadGateway, ShareTaken
 from gateway.upstream.placements import Placement
 from gateway.upstream.versions import Scope
 from kube.objects.tables import aligned_rows
@@ -91,7 +91,16 @@ async def list_(
         if not token:
             versions = {name: part.version for name, part in found.items()}
             number = runtime.merged_versions.number(scope_of(request, kind), versions)
-        return await _shown(request, kind, accept, found, number, limit, binding)
+        try:
+            return await _shown(request, kind, accept, found, number, limit, binding)
+        except TypeError:
+            size = sum(len(part.objects) for part in found.values()) * 1024
+            unfit = await request.in_thread(size, _unfit, found, places)
+            if not unfit:
+                raise
+        fit = {name: part for name, part in found.items() if name not in unfit}
+        _excuse(request, accept, places, unfit, something=any(part.objects for part in fit.values()))
+        return await _shown(request, kind, accept, fit, number, limit, binding)
 
 
 def _queries(
@@ -134,6 +143,17 @@ def _excuse(
     what = "the rest of the namespace" if "continue" in request.query else "the namespace"
     for name, error in failures.items():
         request.warnings.append(f'{what} "{places[name].namespace}" is missing: {error.message}')
+
+
+def _unfit(found: Mapping[str, Part], places: Mapping[str, Placement]) -> dict[str, StatusError]:
+    """The parts whose values are in too many others: those that are read are not written that far in."""
+    unfit: dict[str, StatusError] = {}
+    for name in found.keys() & places.keys():
+        try:
+            orjson.dumps({"items": found[name].objects})
+        except TypeError:
+            unfit[name] = BadGateway(f'the cluster "{places[name].cluster}" answers with values in too many others')
+    return unfit
 
 
 async def _shown(

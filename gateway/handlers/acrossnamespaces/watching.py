@@ -191,7 +191,9 @@ class _Merger:
         if type_ == "ERROR":
             code = event["object"].get("code")
             known = type(code) is int and 400 <= code < 600
-            raise refusal(code if known else 500, orjson.dumps(event["object"]), placement, _TOLD)
+            said = event["object"].get("message")
+            told = orjson.dumps({"message": said}) if isinstance(said, str) else b""
+            raise refusal(code if known else 500, told, placement, _TOLD)
         if columns is None:
             return b"" if type_ == "BOOKMARK" else line + b"\n", version
         try:
@@ -370,7 +372,7 @@ class _NotThere(Exception):
 
 
 def added(part: Part, head: Mapping[str, Any], kind: Kind, accept: Accept) -> bytes:
-    """What is there already, as events; rows under the columns of ``head``."""
+    """What is there already, as events; rows under the columns of ``head``. Raises ``BadGateway`` for what cannot be written."""
     lines = []
     name, version = _named(kind, accept)
     of_kind = {"kind": name, "apiVersion": version}
@@ -379,7 +381,11 @@ def added(part: Part, head: Mapping[str, Any], kind: Kind, accept: Accept) -> by
         if accept.is_table:
             shown = {**head, "metadata": {"resourceVersion": part.version}, "rows": [found]}
         # Of the kind, whatever a cluster calls it: no client goes on behind an event that it cannot read.
-        lines.append(orjson.dumps({"type": "ADDED", "object": of_kind | shown | of_kind}) + b"\n")
+        event = {"type": "ADDED", "object": of_kind | shown | of_kind}
+        try:
+            lines.append(orjson.dumps(event) + b"\n")
+        except TypeError:
+            raise BadGateway("a cluster answers with values in too many others") from None
     return b"".join(lines)
 
 

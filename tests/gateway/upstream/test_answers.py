@@ -103,6 +103,21 @@ def test_a_list_is_of_its_own_namespace_or_none(told: Any) -> None:
     assert len(part.version) <= 64
 
 
+@pytest.mark.parametrize("levels", [100, 300])
+def test_what_a_watch_begins_with_is_an_error_of_its_own_part_where_it_cannot_be_written(levels: int) -> None:
+    """Values in too many others; the parts of other clusters go on."""
+    deep: Any = "the innermost"
+    for _ in range(levels):
+        deep = [deep]
+    told = {**LIST, "items": [{**pod("a"), "spec": deep}]}
+    part = parts._checked(json.dumps(told).encode(), PLACE, OBJECTS, Room(), named=True)
+    if levels == 100:
+        assert orjson.loads(watching.added(part, {}, PODS, OBJECTS))["type"] == "ADDED"
+        return
+    with pytest.raises(BadGateway):
+        watching.added(part, {}, PODS, OBJECTS)
+
+
 @settings(max_examples=400, deadline=None)
 @given(lied(SHOWN), st.booleans())
 def test_a_table_can_be_joined_to_others_or_is_none(told: Any, named: bool) -> None:

@@ -6,11 +6,13 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
+from typing import Any
 
 import orjson
 import pytest
 
 from gateway.handlers.acrossnamespaces import watching
+from gateway.http.negotiation import YAML_MAX
 from kube.requests.status import StatusError
 from tests.databases import migrated
 from tests.gateway.upstream.asking import until
@@ -37,6 +39,17 @@ def database() -> Iterator[str]:
         yield url
 
 
+DEEP: Any = "the innermost"
+for _ in range(300):
+    DEEP = [DEEP]
+"""Values within others, further in than are written anywhere."""
+
+SHOWN = {**config_map("deep", "acme-evil"), "data": DEEP}
+DEEP_LIST = json.dumps(
+    {"metadata": {"resourceVersion": "7"}, "items": [SHOWN], "rows": [{"cells": [DEEP, "", ""], "object": SHOWN}]}
+    | {"columnDefinitions": COLUMNS}
+).encode()
+
 HARM = {
     "400": answer(400),
     "410": answer(410),
@@ -46,6 +59,7 @@ HARM = {
     "no list": ok(b"[]"),
     "a Status": ok(json.dumps({**status(410), "metadata": 5}).encode()),
     "no HTTP": b"nonsense\r\n\r\n",
+    "too deep": ok(DEEP_LIST),
     "a redirect": b"HTTP/1.1 302 Found\r\nLocation: https://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n",
 }
 
@@ -164,6 +178,7 @@ LIES = {
     "500": answer(500),
     "no HTTP": b"nonsense\r\n\r\n",
     "an error of 400": event("ERROR", status(400)),
+    "a deep error": event("ERROR", {**status(500), "details": DEEP}),
     "no event": event("ADDED", 5),
     "another kind's": event("ADDED", {**config_map("x", "acme-evil"), "kind": "Status"}),
     "another version's": event("MODIFIED", {**config_map("x", "acme-evil"), "apiVersion": "v9"}),
@@ -258,6 +273,19 @@ async def test_nothing_of_a_long_beginning_is_shown_once_the_right_has_ended(dat
         (stream,) = there.streams._open
         await stream.ended
         assert [event_ async for event_ in told(chunks)] == [("ERROR", "403")]
+
+
+async def test_what_is_long_is_no_yaml_across_namespaces_either(database: str) -> None:
+    """DOS-03: nobody's turn beside the loop is taken by the writing of it."""
+    async with space(database) as there:
+        long = {**config_map("long", "acme-evil"), "data": {f"k{number}": "v" for number in range(YAML_MAX)}}
+        listed = {"metadata": {"resourceVersion": "7"}, "items": [long]}
+        there.sides["evil"].harm["list"] = ok(json.dumps(listed).encode())
+        body, _ = await there.list()
+        assert "acme-evil" in namespaces(body)
+        with pytest.raises(StatusError) as refused:
+            await there.list(b"application/yaml")
+        assert refused.value.code == 406
 
 
 OTHERS = [{"name": name, "type": "string"} for name in ("Age", "Name", "Immutable", "Data")]
