@@ -14,6 +14,7 @@ from asgiref.sync import async_to_sync
 from django.core.management import call_command
 from django.test import AsyncClient, Client
 from django.utils import timezone
+from drf_spectacular.renderers import OpenApiYamlRenderer
 
 from access.credentials import token_create
 from access.models import PersonalAccessToken
@@ -428,6 +429,21 @@ def test_document_covers_every_route_and_is_served() -> None:
     document_paths = document()["paths"]
     assert len(document_paths) == len(urlpatterns)
     assert Client().get("/api/schema/?format=json").json()["openapi"].startswith("3.")
+
+
+def test_the_document_is_written_once_for_all_who_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Strangers may, as often as they like."""
+    written: list[str] = []
+    render = OpenApiYamlRenderer.render
+
+    def counted(*args: Any, **more: Any) -> Any:
+        written.append("once")
+        return render(*args, **more)  # type: ignore[no-untyped-call]
+
+    monkeypatch.setattr(OpenApiYamlRenderer, "render", counted)
+    first, second = (Client().get("/api/schema/") for _ in range(2))
+    assert first.content == second.content and first.content.startswith(b"openapi: 3.")
+    assert len(written) <= 1
 
 
 def test_api_answers_over_asgi(acme: House) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -24,12 +25,17 @@ def document() -> dict[str, Any]:
 @require_safe
 def schema(request: HttpRequest) -> HttpResponse:
     """As YAML, or as JSON with ``?format=json``."""
-    if request.GET.get("format") == "json":
-        return HttpResponse(
-            json.dumps(document(), indent=2, default=str), content_type="application/vnd.oai.openapi+json"
-        )
-    text = OpenApiYamlRenderer().render(document(), renderer_context={})  # type: ignore[no-untyped-call]
-    return HttpResponse(text, content_type="application/vnd.oai.openapi")
+    as_json = request.GET.get("format") == "json"
+    return HttpResponse(_written(as_json), content_type=f"application/vnd.oai.openapi{'+json' if as_json else ''}")
+
+
+@cache
+def _written(as_json: bool) -> bytes:
+    """Once a process: it takes a fifth of a second, and strangers ask as often as they like."""
+    if as_json:
+        return json.dumps(document(), indent=2, default=str).encode()
+    text: bytes = OpenApiYamlRenderer().render(document(), renderer_context={})  # type: ignore[no-untyped-call]
+    return text
 
 
 @require_safe
