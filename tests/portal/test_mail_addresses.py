@@ -216,6 +216,15 @@ def test_nobody_is_given_a_rank_whose_address_nobody_has_shown_to_be_theirs(
     assert User.objects.get(pk=newt.pk).is_staff
 
 
+def test_whoever_approves_is_told_that_it_may_be_somebody_else_who_asks(acme: House, operator: User) -> None:
+    console, told = signed_in(operator), []
+    for person in (factories.user("chief@acme.test", address_unproven=True), factories.user()):
+        found = factories.access_request(acme.tenant, person)
+        page = console.get(f"/inbox/{found.pk}/approve/").content.decode()
+        told.append(f"Nobody has shown yet that {person.email} is theirs" in page)
+    assert told == [True, False]
+
+
 @pytest.mark.parametrize("rank", RANKS)
 def test_a_mailbox_alone_opens_no_account_of_rank(mail_server: list[Any], rank: str) -> None:
     """One that was given its rank before that took a proof: what is asked for after the password stays."""

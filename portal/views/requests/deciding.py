@@ -58,6 +58,9 @@ def request_yes(request: HttpRequest, pk: UUID) -> HttpResponse:
             f"{found}, for {found.asked_by.email}.",
             "A second person has to say yes as well." if waits else "It is done with your rights, at once.",
         ],
+        warning=f"Nobody has shown yet that {found.asked_by.email} is theirs: it may be somebody else who asks."
+        if found.asked_by.address_unproven
+        else "",
         crumbs=[{"text": "Inbox", "url": reverse("inbox")}],
     )
 
