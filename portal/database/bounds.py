@@ -61,7 +61,7 @@ BOUNDS: Final[Mapping[str, Bound]] = {
     "invitations": Bound(By.AGE, "200 wait at a time; ended ones go", "tenants.services.invitations.WAITING_MAX"),
     "access_requests": Bound(
         By.AGE,
-        "20 of a person and 200 of a tenant wait at a time; ended ones go",
+        "20 of a person and 200 of a tenant's members wait at a time; ended ones go",
         "tenants.requests.selectors.OPEN_OF_PERSON_MAX",
     ),
     "request_comments": Bound(By.WITH, "50 a request", "tenants.services.requests.asking.COMMENTS_MAX"),

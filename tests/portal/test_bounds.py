@@ -46,6 +46,7 @@ from tenants.models import (
 from tenants.services import membership_set
 from tests import factories
 from tests.portal.conftest import House, house, signed_in
+from tests.portal.test_requests import ROLE, ask
 from tests.portal.test_stored_texts import addresses, full_house
 
 SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
@@ -291,6 +292,15 @@ def test_nobody_reads_less_for_being_made_a_member_elsewhere(monkeypatch: pytest
     assert [many.get(path).status_code for _ in range(5)] == [200] * 4 + [429]
     assert signed_in(there.viewer).get(path).status_code == 200
     assert signed_in(crowd.viewer).get(path).status_code == 429
+
+
+def test_what_strangers_ask_for_takes_no_members_place(acme: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many accounts somebody has made elsewhere: those of a tenant can ask."""
+    monkeypatch.setattr("tenants.services.requests.asking.OPEN_OF_TENANT_MAX", 1)
+    for _ in range(2):
+        factories.access_request(acme.tenant, factories.user())
+    ask(acme.viewer, "role", **ROLE)
+    ask(acme.editor, "role", 422, **ROLE)
 
 
 def test_a_person_is_signed_in_at_so_many_places_and_sessions_that_are_over_go(acme: House) -> None:

@@ -20,6 +20,7 @@ from kube.requests.status import AlreadyExists, Cause, Conflict, Forbidden, Inva
 from tenants import actionlimits
 from tenants.models import (
     AccessRequest,
+    Membership,
     NoticeKind,
     RequestComment,
     RequestKind,
@@ -294,8 +295,11 @@ def _require_room(actor: Actor, row: AccessRequest) -> None:
     waiting = AccessRequest.objects.filter(state=RequestState.OPEN)
     if waiting.filter(asked_by_id=row.asked_by_id).count() >= OPEN_OF_PERSON_MAX:
         raise Conflict(f"At most {OPEN_OF_PERSON_MAX} of your requests wait at a time; withdraw one.", kind="requests")
-    member = row.tenant_id is not None and role_of(actor, row.tenant_id) is not None
-    if member and waiting.filter(tenant=row.tenant_id).count() >= OPEN_OF_TENANT_MAX:
+    if row.tenant_id is None or role_of(actor, row.tenant_id) is None:
+        return
+    # What others ask for is bounded for each of them, and takes no member's place.
+    members = Membership.objects.filter(tenant=row.tenant_id).values("user")
+    if waiting.filter(tenant=row.tenant_id, asked_by__in=members).count() >= OPEN_OF_TENANT_MAX:
         raise Conflict(f"At most {OPEN_OF_TENANT_MAX} requests of a tenant wait at a time.", kind="requests")
 
 
