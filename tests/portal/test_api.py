@@ -433,10 +433,11 @@ def test_document_covers_every_route_and_is_served() -> None:
 
 def test_the_document_is_written_once_for_all_who_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     """Strangers may, as often as they like."""
-    written, render = [], OpenApiYamlRenderer.render
+    written: list[str] = []
+    render = OpenApiYamlRenderer.render
 
     def counted(*args: Any, **more: Any) -> Any:
-        written.append(1)
+        written.append("once")
         return render(*args, **more)  # type: ignore[no-untyped-call]
 
     monkeypatch.setattr(OpenApiYamlRenderer, "render", counted)
