@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 BROKEN: Final = "the authorizer failed"
 _PASS: Final = Verdict.NO_OPINION
+_NOBODY: Final = no_opinion("")
+"""Where nobody is asked."""
 
 
 class _Step(NamedTuple):
@@ -75,16 +77,20 @@ class AuthorizationChain:
 
         Nearly every request is decided here, in half the time.
         """
-        said = []
+        reasons: list[Decision] = []
+        last = _NOBODY
         try:
             for decide in self._ready[principal.is_system][cluster_kind_of(request.cluster)]:
                 decision = decide(principal, request)
                 if decision is None or decision.verdict is not _PASS:
                     return decision
-                said.append(decision)
+                # Nearly every step has nothing against the request: nothing more is done for it.
+                if not decision.aside and decision.reason:
+                    reasons.append(decision)
+                last = decision
         except Exception:  # noqa: BLE001 - ``authorize`` meets it as well, and says whose it is
             return None
-        return _silence(said)
+        return _silence(reasons, last)
 
     async def authorize(
         self, principal: Principal, request: RequestInfo, trace: list[Decision] | None = None
@@ -97,7 +103,8 @@ class AuthorizationChain:
         #    never see those.
         # 3. Whatever breaks, the mapper too, is a DENY: the steps after a broken one could only allow.
         # 4. The first ALLOW or DENY ends it; silence of all is no opinion, which callers treat as a refusal.
-        said = []
+        reasons: list[Decision] = []
+        last = _NOBODY
         for authorizer, decide, mapper in self._plans[principal.is_system][cluster_kind_of(request.cluster)]:
             try:
                 if decide is None or (decision := decide(principal, request)) is None:
@@ -111,8 +118,10 @@ class AuthorizationChain:
                 trace.append(decision)
             if decision.verdict is not _PASS:
                 return decision
-            said.append(decision)
-        return _silence(said)
+            if not decision.aside and decision.reason:
+                reasons.append(decision)
+            last = decision
+        return _silence(reasons, last)
 
     async def explain(self, principal: Principal, request: RequestInfo) -> Decision:
         """The decision with the trace of every step up to the one that decided, in order (AZ11).
@@ -122,7 +131,8 @@ class AuthorizationChain:
         asked = self._plans[principal.is_system][cluster_kind_of(request.cluster)]
         # As ``authorize``, but every step speaks for itself; only those that ``authorize`` would have asked can decide, so
         # that the explanation and the decision never differ.
-        decided: list[Decision] = []
+        reasons: list[Decision] = []
+        last = _NOBODY
         trace: list[Decision] = []
         for step in self._steps:
             authorizer, _, mapper = step
@@ -135,10 +145,12 @@ class AuthorizationChain:
                 said = deny(authorizer.name, BROKEN)
             trace.append(said)
             if step in asked:
-                decided.append(said)
+                last = said
                 if said.verdict is not _PASS:
                     return replace(said, trace=tuple(trace))
-        return replace(_silence(decided), trace=tuple(trace))
+                if not said.aside and said.reason:
+                    reasons.append(said)
+        return replace(_silence(reasons, last), trace=tuple(trace))
 
     async def rules_for(self, principal: Principal, cluster: str, namespace: str) -> RuleSet:
         """What the principal may do in a namespace, and whether that is all (SelfSubjectRulesReview, AZ10).
@@ -173,16 +185,15 @@ class AuthorizationChain:
         return RuleSet(tuple(rules), complete, error=error)
 
 
-def _silence(said: Sequence[Decision]) -> Decision:
+def _silence(reasons: Sequence[Decision], last: Decision) -> Decision:
     """No opinion of all who were asked, with every reason to refuse that one of them gives, a line each as in Kubernetes.
 
-    It is in the name of the first who gives one, or else of the last who was asked.
+    It is in the name of the first who gives one, or else of the ``last`` who was asked.
     """
-    reasons = [decision for decision in said if decision.reason and not decision.aside]
     if len(reasons) == 1:
         return reasons[0]
     if not reasons:
-        return no_opinion(said[-1].step if said else "")
+        return no_opinion(last.step)
     return Decision(_PASS, reasons[0].step, "\n".join(decision.reason for decision in reasons))
 
 

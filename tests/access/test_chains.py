@@ -67,6 +67,15 @@ class Says:
         return self._decision
 
 
+class SaysAtOnce(Says):
+    """Nobody has to wait for it."""
+
+    def decide(self, principal: Principal, request: RequestInfo) -> Decision | None:
+        if isinstance(self._decision, Exception):
+            raise self._decision
+        return self._decision
+
+
 async def test_authenticator_that_fails_or_refuses_never_stops_the_next() -> None:
     """AN9."""
     chain = AuthenticationChain(
@@ -154,20 +163,25 @@ async def test_silence_is_no_permission_and_the_first_opinion_decides() -> None:
     assert [step.step for step in decision.trace] == ["a", "b"]
 
 
-async def test_a_refusal_has_the_reasons_of_all_who_have_no_opinion() -> None:
+@pytest.mark.parametrize("says", [Says, SaysAtOnce])
+async def test_a_refusal_has_the_reasons_of_all_who_have_no_opinion(says: type[Says]) -> None:
     """AZ11: as in Kubernetes; why a gate lets something through is no reason to refuse it."""
-    gate, silent = Says("gate", passes("gate", "open")), Says("silent", no_opinion("silent"))
-    no_line, asked = Says("a", no_opinion("a", "no line")), Says("b", no_opinion("b", "not now"))
+    gate, silent = says("gate", passes("gate", "open")), says("silent", no_opinion("silent"))
+    no_line, asked = says("a", no_opinion("a", "no line")), says("b", no_opinion("b", "not now"))
     for steps, step, reason in (
         ([gate, no_line, silent, asked], "a", "no line\nnot now"),
         ([gate, silent, asked, gate], "b", "not now"),
         ([silent, gate], "gate", ""),
-        ([gate, no_line, Says("c", deny("c", "closed"))], "c", "closed"),
-        ([no_line, Says("c", allow("c", "open"))], "c", "open"),
+        ([gate, no_line, says("c", deny("c", "closed"))], "c", "closed"),
+        ([no_line, says("c", allow("c", "open"))], "c", "open"),
         ([], "", ""),
     ):
         chain = AuthorizationChain(steps)
-        for decision in (await chain.authorize(ALICE, asks()), await chain.explain(ALICE, asks())):
+        # What need not wait is asked without a coroutine, in half the time, and says the same.
+        trace: list[Decision] = []
+        at_once, waited = chain.decide(ALICE, asks()), await chain.authorize(ALICE, asks(), trace)
+        assert at_once == (waited if says is SaysAtOnce or not steps else None)
+        for decision in (waited, await chain.authorize(ALICE, asks()), await chain.explain(ALICE, asks())):
             assert (decision.step, decision.reason) == (step, reason)
 
 
