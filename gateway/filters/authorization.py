@@ -32,6 +32,13 @@ async def throttle(runtime: Runtime, principal: Principal, info: RequestInfo) ->
         raise
 
 
+def decide(runtime: Runtime, principal: Principal, info: RequestInfo) -> Decision | None:
+    """What ``authorize`` would say, or ``None`` where only that can tell: where nobody is waited for, no coroutine is made."""
+    if principal.is_system or runtime.trustworthy:
+        return runtime.authorization.decide(principal, info)
+    return None
+
+
 async def authorize(
     runtime: Runtime, principal: Principal, info: RequestInfo, trace: list[Decision] | None = None
 ) -> Decision:
@@ -46,10 +53,9 @@ async def authorize(
 
 async def authorize_with_trace(runtime: Runtime, principal: Principal, info: RequestInfo) -> Decision:
     """``authorize`` for a request that is to be served: a refusal carries its trace, for the audit (AZ11)."""
-    if principal.is_system or runtime.trustworthy:
-        decided = runtime.authorization.decide(principal, info)
-        if decided is not None and decided.allowed:
-            return decided
+    decided = decide(runtime, principal, info)
+    if decided is not None and decided.allowed:
+        return decided
     trace: list[Decision] = []
     decision = await authorize(runtime, principal, info, trace)
     return decision if decision.allowed else replace(decision, trace=tuple(trace))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -26,10 +27,13 @@ _AUDIENCES_MAX: Final = 32
 _NOT_ALL: Final = "not everything that decides here can say all that it allows: ask about one request (kubectl auth can-i VERB RESOURCE)"
 
 
-async def review(runtime: Runtime, request: Request, kind: Kind) -> Response:
+def review(runtime: Runtime, request: Request, kind: Kind) -> Awaitable[Response]:
     """Answer a review of any kind; the answer is the review with its status."""
-    if kind.name in accessreviews.KINDS:
-        return await accessreviews.review(runtime, request, kind)
+    answer = accessreviews.review if kind.name in accessreviews.KINDS else _review
+    return answer(runtime, request, kind)
+
+
+async def _review(runtime: Runtime, request: Request, kind: Kind) -> Response:
     body = decode_object(request, kind)
     body["status"] = await _ANSWERS[kind.name](runtime, request, body)
     body["metadata"] = {"creationTimestamp": timestamp(request.now) if kind.name == "SelfSubjectReview" else None}
