@@ -256,14 +256,13 @@ class RbacAuthorizer:
             policies = self._policies.cached_policies_for(request.cluster)
             if policies is None:
                 return None
-            if not self._comes_again(home):
-                return effectivepolicy.authorize(principal, attributes, policies)
             held = effectivepolicy.home_rules(principal, request.namespace, policies)
-            self._policies.remember_home_rules(home, held)
+            if self._comes_again(home):
+                self._policies.remember_home_rules(home, held)
         return decide(held, attributes)
 
     def _comes_again(self, home: _Home) -> bool:
-        """Whether somebody has been asked about before: to gather all that one holds costs more than one answer."""
+        """Whether somebody has been asked about before: to remember what one holds costs more than to gather it once."""
         mark = hash(home)
         if mark in self._met:
             return True

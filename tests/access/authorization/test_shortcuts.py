@@ -214,3 +214,20 @@ def test_decisions_are_those_of_every_step_asked_anew_after_every_change(
         await check(authorization)
 
     asyncio.run(run())
+
+
+async def test_what_newcomers_hold_is_gathered_and_not_remembered() -> None:
+    """DOS-03: one question of each of many is nothing that comes again; of who comes again it is known once."""
+    shelf = ResourceCache()
+    shelf.put(*change("root:acme", "view", "binding", "pods", namespaced=False))
+    authorization = build_authorization(
+        AuthorizationOptions(), shelf, locks=Doors(), system_only=Catalogs().is_system_only
+    )
+    policies, request = authorization.policies, asked("root:acme", "get", "", "pods")
+    index = (await policies.policies_for("root:acme")).local
+    people = [person("ann", "acme"), *(person(f"newcomer-{number}", "acme") for number in range(20))]
+    first = [authorization.chain.decide(each, request) for each in people]
+    assert (len(index._held), len(policies._held)) == (0, 0)
+    assert [said is not None and said.allowed for said in first] == [True] + [False] * 20
+    assert [authorization.chain.decide(each, request) for each in people] == first
+    assert (len(index._held), len(policies._held)) == (0, len(people))
