@@ -81,7 +81,8 @@ def may_be_bound_in(principal: Principal, cluster: str) -> bool:
 
     Whoever acts as another does so in one.
     """
-    return principal.cluster in (None, cluster) and principal.scope in (None, cluster)
+    home, scope = principal.cluster, principal.scope
+    return (home is None or home == cluster) and (scope is None or scope == cluster)
 
 
 def home_rules(principal: Principal, namespace: str, policies: Policies) -> EffectiveRules:

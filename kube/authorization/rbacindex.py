@@ -17,7 +17,18 @@ from weakref import WeakValueDictionary
 
 from kube.authorization.choices import Choices
 from kube.authorization.decisions import Decision
-from kube.authorization.rbac import Attributes, Binding, Role, Rule, Subject, aggregate, allowed, choices_of, no_opinion
+from kube.authorization.rbac import (
+    NO_OPINION,
+    Attributes,
+    Binding,
+    Role,
+    Rule,
+    Subject,
+    aggregate,
+    allowed,
+    choices_of,
+    no_opinion,
+)
 from kube.requests.caches import Cache, CacheBudget, weight_of
 
 CACHE_BUDGET: Final = CacheBudget(128 * 1024 * 1024)
@@ -76,9 +87,9 @@ class RuleSet:
         #    asks about names that are not there fills no memory. Subresource: ``resource`` is ``pods/log`` as a whole.
         # 2. What is remembered depends on ``roles`` alone, and they never change: nothing has to be invalidated.
         # 3. When there is no room all memory goes; the next question compiles its answer anew.
-        if not attributes.is_resource:
-            return self._find_url(attributes.verb, attributes.path)
-        verb, group, resource, subresource, _, name, _, _ = attributes
+        verb, group, resource, subresource, _, name, path, is_resource = attributes
+        if not is_resource:
+            return self._find_url(verb, path)
         key = (verb, group, resource)
         found = self._resources.get(key)
         if found is None:
@@ -339,13 +350,14 @@ class PolicyIndex:
         # 3. In the order of ``kube.authorization.rbac.applicable``, so that the reason names the same binding.
         # 4. A binding of the bootstrap policy is one of the logical cluster's, as long as none of its own has the name.
         found: dict[tuple[bool, str], Grant] = {}
-        keys = [("User", user), *(("Group", group) for group in groups)]
+        keys = [("User", user), *[("Group", group) for group in groups]]
+        shared = self.bootstrap.subjects if self.bootstrap is not None else {}
         for where in ("", namespace) if namespace else ("",):
             for kind, name in keys:
-                grants = self.subjects.get((kind, name, where), ())
-                if self.bootstrap is not None:
-                    shared = self.bootstrap.subjects.get((kind, name, where), ())
-                    grants += tuple(grant for grant in shared if (where, grant.binding.name) not in self.bindings)
+                subject = kind, name, where
+                grants, brought = self.subjects.get(subject, ()), shared.get(subject)
+                if brought is not None:
+                    grants += tuple([grant for grant in brought if (where, grant.binding.name) not in self.bindings])
                 for grant in grants:
                     known = found.get(grant.order[:2])
                     if known is None or grant.order < known.order:
@@ -367,7 +379,7 @@ class PolicyIndex:
             if rules.rules:
                 held.append(rules)
                 decisions.append(allowed(grant.binding, grant.subject))
-        return (_rule_set(tuple(held)), no_opinion(missing), *decisions)
+        return (_rule_set(tuple(held)), no_opinion(missing) if missing else NO_OPINION, *decisions)
 
     def remembered_rules(
         self, user: str, groups: tuple[str, ...], namespace: str, target: TargetTenant | None
