@@ -113,17 +113,16 @@ def access_causes(body: dict[str, Any]) -> list[Cause]:
     """What is wrong with a review that asks whether a user may do something."""
     spec, metadata, kind = body.get("spec") or {}, body["metadata"], body["kind"]
     resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    url = {"Path": (other or {}).get("path", ""), "Verb": (other or {}).get("verb", "")}
     causes = []
     if resource is not None and other is not None:
-        causes.append(invalid(_URL, url, "cannot be specified in combination with resourceAttributes"))
+        causes.append(invalid(_URL, _shown(other), "cannot be specified in combination with resourceAttributes"))
     if resource is None and other is None:
         detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
         causes.append(invalid(_RESOURCE, None, detail))
     if kind != "SelfSubjectAccessReview" and not spec.get("user") and not spec.get("groups"):
         causes.append(invalid("spec.user", "", "at least one of user or group must be specified"))
-    for field in ("fieldSelector", "labelSelector"):
-        causes += _selector_causes(resource or {}, field)
+    for field in ("fieldSelector", "labelSelector") if resource else ():
+        causes += _selector_causes(resource, field)
     local = kind == "LocalSubjectAccessReview"
     if metadata.keys() - {"managedFields", *(("namespace",) if local else ())}:
         causes.append(invalid("metadata", metadata, f"must be empty{' except for namespace' if local else ''}"))
@@ -131,14 +130,19 @@ def access_causes(body: dict[str, Any]) -> list[Cause]:
         path = f"{_RESOURCE}.namespace"
         causes.append(invalid(path, resource.get("namespace", ""), "must match metadata.namespace"))
     if local and other is not None:
-        causes.append(invalid(_URL, url, "disallowed on this kind of request"))
+        causes.append(invalid(_URL, _shown(other), "disallowed on this kind of request"))
     return causes
 
 
-def _selector_causes(resource: dict[str, Any], field: str) -> list[Cause]:
-    selector, path = resource.get(field), f"{_RESOURCE}.{field}"
+def _shown(other: Mapping[str, Any]) -> dict[str, Any]:
+    return {"Path": other.get("path", ""), "Verb": other.get("verb", "")}
+
+
+def _selector_causes(resource: Mapping[str, Any], field: str) -> list[Cause]:
+    selector = resource.get(field)
     if selector is None:
         return []
+    path = f"{_RESOURCE}.{field}"
     raw, requirements = selector.get("rawSelector"), selector.get("requirements")
     causes = []
     if raw and requirements:
