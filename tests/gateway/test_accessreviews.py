@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gateway.handlers import accessreviews
 from tests.gateway.callers import Answer, Caller
 from tests.gateway.conftest import Server, another
 from tests.gateway.test_access import GROUP, RBAC, REVIEWS, role_binding
@@ -175,3 +176,20 @@ def test_a_review_says_of_strangers_what_their_requests_are_answered(
     about = {"user": "bob", "groups": ["system:unauthenticated"], "resourceAttributes": WHERE}
     assert allowed(asked(alice, EVERYWHERE, about))
     assert alice.delete(f"{RBAC}/clusterrolebindings/strangers").status == 200
+
+
+def test_what_is_asked_about_many_users_is_worked_out_once() -> None:
+    """As by a webhook's client; long questions, which would fill the memory, each time (DOS-03)."""
+    known = accessreviews._known_attributes
+    selector = {"requirements": [requirement("In", "x"), requirement("Weird", "y")]}
+    for resource, worked_out in (
+        (WHERE, 1),
+        ({**WHERE, "fieldSelector": selector}, 1),
+        ({**WHERE, "name": "x" * 2000}, 0),
+    ):
+        before = known.cache_info().misses
+        for number in range(20):
+            spec = {"user": f"user-{number}", "resourceAttributes": {**resource, "group": f"once-{len(resource)}"}}
+            found = accessreviews._attributes("root:acme", spec)
+            assert found == accessreviews.attributes_of("root:acme", spec)
+        assert known.cache_info().misses - before == worked_out
