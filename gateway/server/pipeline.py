@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from functools import lru_cache, partial
+from types import coroutine
 from typing import Final
 
 from access.authentication.anonymous import NOBODY
@@ -328,13 +329,14 @@ class RequestPipeline:
             runtime.audit.put_nowait(record)
 
 
-async def _in_step() -> None:
+@coroutine
+def _in_step() -> Generator[None, None, None]:
     """Let the requests that have come together come as far as this one before it goes on.
 
     So the same code runs for one after the other while the processor has it at hand, and their answers leave together
-    (cohort scheduling; docs/decisions/015-cohorts.md).
+    (cohort scheduling; docs/decisions/015-cohorts.md). It is ``asyncio.sleep(0)`` without the coroutines around it.
     """
-    await asyncio.sleep(0)
+    yield
 
 
 def _takes_any_method(parsed: ParsedRequest) -> bool:
