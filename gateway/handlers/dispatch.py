@@ -35,7 +35,7 @@ from gateway.resources.selection import OpenNamespaces
 from gateway.upstream.versions import is_merged
 from kube.authentication.identity import Principal
 from kube.authorization.placedrights import is_for_cluster
-from kube.requests.decoding import HEAVY, weight
+from kube.requests.decoding import HEAVY, SMALL, weight
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import Expired, StatusError
 from kube.workspaces.apiexports import EXPORTS
@@ -56,8 +56,9 @@ async def dispatch(runtime: Runtime, request: Request, recheck: Recheck) -> Resp
     Heavy bodies and large ones are charged by what they cost to the tenant that asks, or about which a cluster asks; warnings
     go with every answer, refusals included.
     """
-    payer, sent = request.principal, 0
-    if request.body:
+    # What a small body holds costs nobody much: it is neither weighed nor charged.
+    payer, sent, small = request.principal, 0, len(request.body) < SMALL
+    if not small:
         sent = weight(request.body)
         if sent > HEAVY and webhooks.concerns(request.info):
             payer = await webhooks.payer(runtime, request)
@@ -65,7 +66,7 @@ async def dispatch(runtime: Runtime, request: Request, recheck: Recheck) -> Resp
     request.in_turn = partial(runtime.compression.run, payer.tenant)
     # It holds nothing of the request, which would then stay, with its bodies, until the collector of cycles comes by.
     charge = request.charge = partial(_charge, runtime, payer, request.info)
-    if request.body:
+    if not small:
         request.charge_kept(len(request.body), values=sent if sent > HEAVY else 0)
     answer: Response | Stream
     try:
@@ -142,7 +143,7 @@ async def _answer(runtime: Runtime, request: Request, recheck: Recheck) -> Respo
     info = request.info
     if not info.is_resource:
         return await _non_resource(runtime, request)
-    if request.body:
+    if len(request.body) >= SMALL:
         request.weigh(request.body)
     if not runtime.custom.is_ready(info.cluster):
         await runtime.custom.ensure(info.cluster)

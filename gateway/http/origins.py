@@ -19,9 +19,9 @@ def require_own_page(request: Request) -> None:
     cannot read. Behind a proxy on the way (``kubectl proxy``) the browser itself says that the page is of the same host.
     """
     origin = request.headers.get(b"origin", b"")
-    if request.headers.get(b"sec-fetch-site") == b"same-origin":
+    if not origin or request.headers.get(b"sec-fetch-site") == b"same-origin":
         return
-    if origin and request.principal.authenticator in _UNASKED and _host_of(origin) != request.headers.get(b"host"):
+    if request.principal.authenticator in _UNASKED and _host_of(origin) != request.headers.get(b"host"):
         raise Forbidden(
             "what a page of another host asks for needs a token: a browser shows a certificate or password to whatever any page opens"
         )

@@ -33,7 +33,8 @@ MAX_VALUES: Final = 100_000
 HEAVY: Final = 1_000
 """Values from which on the work on a body may take longer than others should wait."""
 
-_SMALL: Final = 4 * 1024
+SMALL: Final = 4 * 1024
+"""Bytes of a body from which on it is weighed."""
 
 MAX_DUPLICATES: Final = 100
 """How many duplicate fields are named at most, as in kube-apiserver."""
@@ -199,7 +200,7 @@ def _check_size(body: bytes) -> None:
 
 def weight(body: bytes) -> int:
     """About how many values a body holds at most, found much faster than by decoding it; 0 for every small one."""
-    if len(body) < _SMALL:
+    if len(body) < SMALL:
         return 0
     return body.count(b",") + body.count(b"{") + body.count(b"[") + body.count(b"\n")
 
