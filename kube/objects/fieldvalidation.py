@@ -215,9 +215,14 @@ def _decode_object(
                 unknown.append(_text(here))
         elif child is not None:
             if field is additional and field.format == "quantity" and type(child) in (str, int, float):
-                below = _quantity(str(child), in_list=True)
+                below: Any = _quantity(str(child), in_list=True)
             else:
-                below = _decode(child, field, here if additional is None else (path, _Key("." + name)), owner, unknown)
+                place = here if additional is None else (path, _Key("." + name))
+                if field.type == "object" and type(child) is dict:
+                    # As ``_decode`` would, which asks for other types first: most of what is nested is this.
+                    below = _decode_object(child, field, place, field if field.definition else owner, unknown)
+                else:
+                    below = _decode(child, field, place, owner, unknown)
             if not below and additional is None and _left_out(below, name, field, schema, owner):
                 kept = dict(value) if kept is None else kept
                 del kept[name]
