@@ -216,7 +216,7 @@ def _decode_object(
         elif child is not None:
             below: Any
             if field is additional and field.format == "quantity" and type(child) in (str, int, float):
-                below = _quantity(str(child), in_list=True)
+                below: Any = _quantity(str(child), in_list=True)
             else:
                 place = here if additional is None else (path, _Key("." + name))
                 if field.type == "object" and type(child) is dict:
