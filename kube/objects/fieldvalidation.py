@@ -214,7 +214,6 @@ def _decode_object(
             if len(unknown) < MAX_PROBLEMS:
                 unknown.append(_text(here))
         elif child is not None:
-            below: Any
             if field is additional and field.format == "quantity" and type(child) in (str, int, float):
                 below: Any = _quantity(str(child), in_list=True)
             else:

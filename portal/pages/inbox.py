@@ -185,7 +185,7 @@ def _operations(actor: Actor, now: datetime, off: _PutOff) -> Group | None:
         "operations",
         "Operations that failed or do not end",
         f"{_count(count, 'operation')} failed",
-        off.keep("operations", (_operation(actor, each, held=each.held) for each in found)),
+        off.keep("operations", (_operation(actor, each, held=each.held) for each in found)),  # type: ignore[attr-defined]
         count,
         url=reverse("operations") if actor.sees_all else "",
     )
