@@ -5,8 +5,11 @@ Whoever is no member may not know of the tenant: NotFound, not Forbidden.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from audit.recorder import Actor
-from kube.requests.status import Conflict, Forbidden, NotFound
+from kube.requests.status import Conflict, Forbidden, NotFound, StatusError
 from tenants.models import Membership, Offboarding, Role, Status, Tenant, TenantState, User, Workspace
 from tenants.suspensions import freezes_over
 
@@ -111,6 +114,15 @@ def require_open(actor: Actor, tenant: Tenant, workspace: Workspace | None = Non
     """
     require_unlocked(actor, tenant, workspace)
     require_thawed(actor, tenant, workspace)
+
+
+def lets(rule: Callable[..., object], *of: Any) -> bool:
+    """Whether one of these rules lets somebody pass: what is offered on pages is decided by what the services ask."""
+    try:
+        rule(*of)
+    except StatusError:
+        return False
+    return True
 
 
 def require_unlocked(actor: Actor, tenant: Tenant, workspace: Workspace | None = None) -> None:

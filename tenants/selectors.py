@@ -76,6 +76,14 @@ def tenants_visible_to(actor: Actor) -> QuerySet[Tenant]:
     return rows.filter(Exists(Membership.objects.filter(user_id=actor.user_id, tenant_id=OuterRef("pk"))))
 
 
+def tenants_open_to(actor: Actor) -> QuerySet[Tenant]:
+    """Those of them in which the actor may change something as far as doors go (``require_open``)."""
+    rows = tenants_visible_to(actor)
+    if actor.operator:
+        return rows
+    return rows.filter(state=TenantState.ACTIVE).exclude(pk__in=Freeze.objects.filter(workspace=None).values("tenant"))
+
+
 def tenants_found(actor: Actor, *, search: str = "") -> QuerySet[Tenant]:
     """Those of which ``search`` is any part of a name."""
     rows = tenants_visible_to(actor)

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from cryptography import x509
 from django.conf import settings
-from django.db.models import CharField, Count, Max, Q, QuerySet
+from django.db.models import CharField, Count, Exists, Max, OuterRef, Q, QuerySet
 from django.db.models.functions import Cast
 from django.urls import reverse
 
@@ -30,6 +30,7 @@ from tenants.models import (
     AccessRequest,
     Cluster,
     Desired,
+    Freeze,
     Membership,
     Operation,
     OperationState,
@@ -175,20 +176,25 @@ def _operations(actor: Actor, now: datetime, off: _PutOff) -> Group | None:
     if not actor.sees_all:
         owned = Membership.objects.filter(user_id=actor.user_id, role=Role.OWNER)  # type: ignore[misc]
         rows = rows.filter(workspace__tenant__in=owned.values("tenant_id"))
-    rows = off.among("operations", rows, cause="error")
-    found, count = list(rows.order_by("created_at", "id")[:SHOWN]), rows.count()
+    held = Freeze.objects.filter(
+        Q(workspace=None) | Q(workspace=OuterRef("workspace")), tenant=OuterRef("workspace__tenant")
+    )
+    waiting = off.among("operations", rows.annotate(held=Exists(held)), cause="error")
+    found, count = list(waiting.order_by("created_at", "id")[:SHOWN]), waiting.count()
     return _group(
         "operations",
         "Operations that failed or do not end",
         f"{_count(count, 'operation')} failed",
-        off.keep("operations", (_operation(actor, each) for each in found)),
+        off.keep("operations", (_operation(actor, each, held=each.held) for each in found)),
         count,
         url=reverse("operations") if actor.sees_all else "",
     )
 
 
-def _operation(actor: Actor, found: Operation) -> Line:
+def _operation(actor: Actor, found: Operation, *, held: bool) -> Line:
     given_up = actor.operator and found.desired == Desired.DELETED and bool(found.workspace.cluster.last_error)
+    # Where an operator holds everything still, nothing is made but by operators.
+    waits = held and found.desired == Desired.READY and not actor.operator
     abandon = ((reverse("workspace-abandon", args=[found.workspace_id]), "Give up"),) if given_up else ()
     return Line(
         name=str(found.pk),
@@ -200,7 +206,7 @@ def _operation(actor: Actor, found: Operation) -> Line:
         url=reverse("workspace", args=[found.workspace_id]),
         action="Look at it",
         dialog=abandon,
-        post=("", "") if actor.auditor else (reverse("operation-retry", args=[found.pk]), "Try again"),
+        post=("", "") if actor.auditor or waits else (reverse("operation-retry", args=[found.pk]), "Try again"),
     )
 
 

@@ -218,7 +218,7 @@ def what_needs(groups: Sequence[Group]) -> list[dict[str, str]]:
 
 def editable_tenants(actor: Actor) -> list[Tenant]:
     """The tenants in which the actor may create workspaces; the first two hundred by name."""
-    rows = selectors.tenants_visible_to(actor).filter(state="active")
+    rows = selectors.tenants_open_to(actor).filter(state="active")
     if not actor.operator:
         editing = Membership.as_one_of([Role.OWNER, Role.ADMIN, Role.EDITOR])
         mine = Membership.objects.filter(editing, user_id=actor.user_id)  # type: ignore[misc]

@@ -61,7 +61,7 @@ def token_new(request: HttpRequest) -> HttpResponse:
     """The form, and the new token's text, which is shown this once and stored nowhere."""
     actor = actor_of(request)
     user: Any = request.user
-    mine = {tenant.name: tenant for tenant in selectors.tenants_visible_to(actor).order_by("name")[:200]}
+    mine = {tenant.name: tenant for tenant in selectors.tenants_open_to(actor).order_by("name")[:200]}
     form = TokenForm(request.POST or None, tenants=list(mine), operator=actor.operator)
     if request.method == "POST" and form.is_valid():
         data, now = form.cleaned_data, timezone.now()

@@ -33,9 +33,12 @@ from portal.views.credentials import credential_row
 from tenants import selectors, services
 from tenants.models import Membership, Role, Tenant, TenantState
 from tenants.rights import (
+    lets,
     require_lasting_role,
+    require_open,
     require_operator,
     require_role,
+    require_unlocked,
     role_at_least,
     role_of,
     roles_given_by,
@@ -250,6 +253,7 @@ def members(request: HttpRequest, name: str) -> HttpResponse:
     actor = actor_of(request)
     found = selectors.tenant_visible_to(actor, name)
     may_manage = selectors.may_manage(actor, name)
+    gives = roles_given_by(actor, name)
     people = selectors.members_page(actor, name, after=request.GET.get("after", ""))
     context = {
         "tenant": found,
@@ -257,7 +261,8 @@ def members(request: HttpRequest, name: str) -> HttpResponse:
         "listed": "Members",
         "pager": pager(request, people.next),
         "may_manage": may_manage,
-        "gives": roles_given_by(actor, name),
+        "gives": gives if lets(require_open, actor, found) else [],
+        "takes": gives if lets(require_unlocked, actor, found) else [],
         "tabs": tenant_tabs(actor, name),
         "invitations": invitations_waiting(actor, name, now=timezone.now()) if may_manage or actor.auditor else [],
     }

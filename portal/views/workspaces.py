@@ -36,8 +36,8 @@ from portal.views.actions import form_status, render_action
 from portal.views.credentials import credential_row, workspace_crumbs
 from portal.views.overview import editable_tenants
 from tenants import selectors, services
-from tenants.models import Cluster, CredentialKind, Phase, Role, Status, TenantState, Workspace
-from tenants.rights import role_at_least, role_of
+from tenants.models import Cluster, CredentialKind, Desired, Phase, Role, Status, TenantState, Workspace
+from tenants.rights import lets, require_open, require_thawed, require_unlocked, role_at_least, role_of
 from tenants.services.desiredstate import EXPIRY
 
 _LAYERS = (
@@ -282,6 +282,9 @@ def _why_not(actor: Actor) -> dict[str, str]:
         said = f" ({mine[0].suspended_reason})" if mine[0].suspended_reason else ""
         text = f"No workspace can be made in {mine[0].name}{said} until an operator resumes it."
         return {"title": f"{mine[0].name} is {mine[0].get_state_display().lower()}", "text": text}
+    if not selectors.tenants_open_to(actor).exists():
+        text = f"No workspace can be made in {active[0].name} until an operator thaws it."
+        return {"title": f"{active[0].name} is frozen", "text": text}
     text = f"You may look at what {active[0].name} has. Ask one of its owners or admins for the role of an editor."
     return {"title": "Viewers make no workspaces", "text": text}
 
@@ -292,6 +295,11 @@ def _rights(actor: Actor, found: Workspace) -> dict[str, bool]:
     own = admin or (role is not None and role_at_least(role, Role.EDITOR) and found.user_id == actor.user_id)
     alive = found.status != Status.DELETED
     open_ = found.status == Status.ACTIVE and found.tenant.state == TenantState.ACTIVE
+    # One that has ended by itself goes on again when it is renewed.
+    ended = found.status == Status.SUSPENDED and found.suspended_by == EXPIRY.name
+    changes = own and alive and lets(require_thawed, actor, found.tenant, found)
+    renews = changes and lets(require_unlocked, actor, found.tenant, None if ended else found)
+    changes = changes and lets(require_unlocked, actor, found.tenant, found)
     return {
         "issue": role is not None
         and not actor.auditor
@@ -300,13 +308,10 @@ def _rights(actor: Actor, found: Workspace) -> dict[str, bool]:
         and bool(found.cluster.credential_kinds),
         "look": role is not None and not actor.auditor and open_ and found.ready_at is not None,
         "suspend": actor.operator and found.phase != Phase.DELETED,
-        "resume": actor.operator and found.status == Status.SUSPENDED,
-        "delete": own and alive,
-        "change_tier": own and open_,
-        "renew": own
-        and alive
-        and (open_ or found.suspended_by == EXPIRY.name)
-        and (admin or found.expires_at is not None),
+        "resume": actor.operator and found.status == Status.SUSPENDED and found.tenant.state == TenantState.ACTIVE,
+        "delete": changes,
+        "change_tier": changes and open_,
+        "renew": renews and (open_ or ended) and (admin or found.expires_at is not None),
         "manage_members": admin,
         "read_audit": admin or actor.sees_all,
         "see_tenant": role is not None,
@@ -317,6 +322,8 @@ def _progress(actor: Actor, found: Workspace) -> progress.Progress:
     operation = selectors.operation_of(found)
     role = role_of(actor, found.tenant_id)
     own = role is not None and (role_at_least(role, Role.ADMIN) or found.user_id == actor.user_id)
+    if operation is not None and operation.desired == Desired.READY:
+        own = own and lets(require_open, actor, found.tenant, found)
     return progress.progress_of(
         found,
         operation,

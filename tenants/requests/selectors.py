@@ -10,7 +10,7 @@ from django.db.models import Q, QuerySet
 from audit.recorder import Actor
 from audit.selectors import Page, page_of
 from kube.requests.status import NotFound
-from tenants.models import AccessRequest, Approval, Membership, RequestState, Role, User
+from tenants.models import AccessRequest, Approval, Freeze, Membership, RequestState, Role, TenantState, User
 from tenants.requests.approvers import OWNERS_MAY
 from tenants.rights import as_actor
 
@@ -38,7 +38,10 @@ def user_may_decide(user: User | None, request: AccessRequest) -> bool:
 
 
 def requests_to_decide(actor: Actor) -> QuerySet[AccessRequest]:
-    """Open requests that the actor may decide, oldest first; not those that wait for a second person after the actor."""
+    """Open requests that the actor may decide, oldest first; not those that wait for a second person after the actor.
+
+    Nor, for owners, those about a tenant that an operator has closed or holds still: there they would be refused (GW5).
+    """
     rows = AccessRequest.objects.filter(state=RequestState.OPEN).select_related(
         "asked_by", "tenant", "workspace", "tier"
     )
@@ -47,6 +50,8 @@ def requests_to_decide(actor: Actor) -> QuerySet[AccessRequest]:
     rows = rows.exclude(asked_by_id=actor.user_id).exclude(approved_first_id=actor.user_id)
     if not actor.operator:
         rows = rows.filter(_BY_OWNERS, tenant__in=_owned(actor.user_id).values("tenant_id"))
+        held = Freeze.objects.filter(workspace=None).values("tenant_id")
+        rows = rows.filter(tenant__state=TenantState.ACTIVE).exclude(tenant__in=held)
     return rows.order_by("created_at", "id")
 
 

@@ -22,8 +22,9 @@ from portal.pages.forms import EmptyForm, add_status_error
 from portal.pages.lists import pager
 from portal.views.actions import render_action
 from tenants import selectors
-from tenants.models import AccessRequest, Membership, Phase, RequestKind, RequestState, Role
+from tenants.models import AccessRequest, Membership, Phase, RequestKind, RequestState, Role, Status
 from tenants.requests.selectors import may_decide, request_visible_to, requests_page
+from tenants.rights import lets, require_open, role_of
 from tenants.services.requests import (
     request_comment,
     request_create,
@@ -135,7 +136,10 @@ def request_take_back(request: HttpRequest, pk: UUID) -> HttpResponse:
 
 def _detail(request: HttpRequest, actor: Actor, found: AccessRequest, refused: Form | None = None) -> HttpResponse:
     is_open = found.state == RequestState.OPEN
-    decides = is_open and may_decide(actor, found)
+    # To whoever is no member it is no tenant, so it cannot be closed.
+    member = found.tenant is not None and role_of(actor, found.tenant.name) is not None
+    goes_on = is_open and (not member or lets(require_open, actor, found.tenant))
+    decides = goes_on and may_decide(actor, found)
     mine = found.asked_by_id == actor.user_id
     context = {
         "found": found,
@@ -144,7 +148,7 @@ def _detail(request: HttpRequest, actor: Actor, found: AccessRequest, refused: F
         "facts": labels.request_facts(found),
         "may_decide": decides and found.approved_first_id != actor.user_id,
         "may_withdraw": is_open and mine,
-        "form": refused or (requestforms.CommentForm() if is_open and (mine or decides) else None),
+        "form": refused or (requestforms.CommentForm() if goes_on and (mine or decides) else None),
         "first_approved": is_open and found.approved_first_id is not None,
         "back": reverse("my-requests") if mine else reverse("inbox"),
         "back_text": "My requests" if mine else "Inbox",
@@ -154,7 +158,9 @@ def _detail(request: HttpRequest, actor: Actor, found: AccessRequest, refused: F
 
 def _choices(actor: Actor, kind: str) -> dict[str, Any]:
     if kind == RequestKind.TIER:
-        mine = selectors.workspaces_visible_to(actor).filter(phase=Phase.READY)
+        mine = selectors.workspaces_visible_to(actor).filter(phase=Phase.READY, status=Status.ACTIVE)
+        if not actor.operator:
+            mine = mine.filter(tenant__in=selectors.tenants_open_to(actor), freezes=None)
         if actor.operator and actor.user_id is not None:
             mine = mine.filter(user_id=actor.user_id)
         return {
@@ -162,9 +168,10 @@ def _choices(actor: Actor, kind: str) -> dict[str, Any]:
             "tiers": selectors.tiers_offered(Actor(name=actor.name)),
         }
     if kind == RequestKind.QUOTA:
-        names = selectors.tenants_visible_to(actor).order_by("name").values_list("name", flat=True)
+        names = selectors.tenants_open_to(actor).order_by("name").values_list("name", flat=True)
         return {"tenants": list(names[:_CHOICES_MAX])}
     if kind == RequestKind.LEAVE:
         owned = Membership.objects.filter(Membership.as_one_of([Role.OWNER]), user_id=actor.user_id)  # type: ignore[misc]
+        owned = owned.filter(tenant__in=selectors.tenants_open_to(actor))
         return {"tenants": list(owned.order_by("tenant_id").values_list("tenant_id", flat=True)[:_CHOICES_MAX])}
     return {}

@@ -22,6 +22,7 @@ from portal.pages.navigation import tenant_tabs
 from portal.pages.requestforms import WebhookForm
 from portal.views.actions import form_status, render_action
 from tenants import selectors
+from tenants.rights import lets, require_open
 from tenants.services.notices import (
     KEPT_OF_WEBHOOK,
     require_webhooks,
@@ -44,6 +45,7 @@ def webhooks(request: HttpRequest, name: str = "") -> HttpResponse:
         "rows": webhooks_of(actor, name),
         "listed": "Webhooks",
         "new": reverse("tenant-webhook-new", args=[name]) if name else reverse("webhook-new"),
+        "may_make": not actor.auditor and (found is None or lets(require_open, actor, found)),
     }
     return render(request, "pages/requests/webhooks.html", context)
 
