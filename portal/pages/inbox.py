@@ -179,13 +179,13 @@ def _operations(actor: Actor, now: datetime, off: _PutOff) -> Group | None:
     held = Freeze.objects.filter(
         Q(workspace=None) | Q(workspace=OuterRef("workspace")), tenant=OuterRef("workspace__tenant")
     )
-    rows = off.among("operations", rows.annotate(held=Exists(held)), cause="error")
-    found, count = list(rows.order_by("created_at", "id")[:SHOWN]), rows.count()
+    waiting = off.among("operations", rows.annotate(held=Exists(held)), cause="error")
+    found, count = list(waiting.order_by("created_at", "id")[:SHOWN]), waiting.count()
     return _group(
         "operations",
         "Operations that failed or do not end",
         f"{_count(count, 'operation')} failed",
-        off.keep("operations", (_operation(actor, each, held=each.held) for each in found)),  # type: ignore[attr-defined]
+        off.keep("operations", (_operation(actor, each, held=each.held) for each in found)),
         count,
         url=reverse("operations") if actor.sees_all else "",
     )

@@ -96,7 +96,7 @@ class Offered(HTMLParser):
 
 def pressed(client: Client, acme: House, pages: list[str]) -> Iterator[tuple[str, str]]:
     """Each button of these pages by the name of what it does, and how it was refused; empty where it was not."""
-    forms = {}
+    forms: dict[str, Form] = {}
     for page in pages:
         shown = Offered.by(client, page)
         dialogs = [Offered.by(client, link) for link in sorted(shown.links)]
