@@ -115,7 +115,7 @@ def test_a_pod_backs_up_and_another_one_restores(tmp_path: Path) -> None:
         ]
         ports = {5432: Path(parse_qs(urlsplit(database).query)["host"][0]) / ".s.PGSQL.5432"}
         templates = {part.removeprefix("tenantry-").split("-")[0]: template for part, template in pods(objects)}
-        people = "SELECT email FROM users ORDER BY email"
+        people = "SELECT name FROM users ORDER BY name"
         with Node(tmp_path, objects, ports) as node, psycopg.connect(url_of(name[1:], OWNER), autocommit=True) as known:
             assert node.start("bootstrap", templates["bootstrap"]).wait(300) == 0, node.log("bootstrap")
             before = known.execute(people).fetchall()
@@ -127,7 +127,7 @@ def test_a_pod_backs_up_and_another_one_restores(tmp_path: Path) -> None:
             for file in files:
                 status = (folder / file).stat()
                 assert (status.st_uid, stat.S_IMODE(status.st_mode)) == (UID, 0o600)
-            known.execute("UPDATE users SET email = 'somebody@else.example'")
+            known.execute("UPDATE users SET name = 'Somebody else'")
             assert node.start("unnamed", templates["restore"]).wait(300) != 0
             assert "none-is-named" in node.log("unnamed")
             assert known.execute(people).fetchall() != before
