@@ -215,15 +215,6 @@ def test_what_a_person_is_told_is_bounded(acme: House, monkeypatch: pytest.Monke
     assert KEPT_OF_PERSON == 200
 
 
-def test_what_is_told_of_a_request_does_not_tell_which_tenants_there_are(acme: House, operator: User) -> None:
-    stranger = factories.user("stranger@else.test")
-    for name in ("acme", "nobody"):
-        decide(operator, ask(stranger, "role", **{**ROLE, "tenant": name}), "deny", answer="not now")
-    notices_send(now=timezone.now())
-    rows = send(bearer(stranger), "GET", "notifications/").json()["results"]
-    assert {row["tenant"] for row in rows} == {"acme", "nobody"}
-
-
 def test_hostile_words_are_text_in_the_list(acme: House) -> None:
     tenant_suspend(actor=OPERATOR, name="acme", reason="<script>alert(1)</script>")
     told(acme.owner)
