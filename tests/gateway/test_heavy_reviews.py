@@ -13,12 +13,12 @@ import pytest
 from access.requestlimits import TenantThrottle
 from gateway.http.messages import Response
 from gateway.process.runtime import Runtime
-from kube.authentication.identity import Principal
+from kube.authentication.identity import TENANT_EXTRA, Principal
 from kube.quota.tenantquotas import NAME, TENANT_QUOTAS
 from kube.requests.ratelimits import Limits
 from kube.requests.tokenbuckets import TokenBucket
 from kube.validation.listlimits import BOUNDS
-from store.types import Create, Delete, Key, PreconditionFailed
+from store.types import Create, Delete, Event, EventType, Key, PreconditionFailed
 from tenants.clusters.objects import CLUSTER_LABEL, WORKSPACE_LABEL
 from tests.gateway.loopturns import LoopTurns
 from tests.gateway.overloading import JSON, Expensive, ask, corpus, pod, runtime
@@ -132,3 +132,32 @@ async def test_a_heavy_review_is_its_tenants_work(runtime: Runtime, namespaces: 
     assert dict(owed.headers)[b"retry-after"]
     assert said(await review(runtime, own, pod("small")))["allowed"]
     assert said(await review(runtime, neighbours, _wide(450)))["allowed"]
+
+
+async def test_a_question_takes_no_longer_the_more_namespaces_a_cluster_has(
+    runtime: Runtime, namespaces: tuple[str, str]
+) -> None:
+    """DOS-03, GW17: whoever asks about a tenant that has nothing there, too."""
+    spec = {
+        "user": "tenantry:vera",
+        "extra": {TENANT_EXTRA: ["nobody"]},
+        "resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "kube-system"},
+    }
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+    sent = Expensive("authorize", "POST", f"/webhooks/{CLUSTER}/authorize", JSON, orjson.dumps(body))
+    turns, most = LoopTurns(), []
+    for many in (1, 3_000):
+        runtime.cluster_namespaces.on_events([_placed(f"n-{number}") for number in range(many)])
+        await ask(runtime, sent, ASKING)
+        with turns.counting():
+            answer = await ask(runtime, sent, ASKING)
+        assert answer.status == 200, answer.body[:300]
+        assert orjson.loads(answer.body)["status"]["denied"]
+        most.append(turns.most)
+    assert most[1] < most[0] + 100
+
+
+def _placed(name: str) -> Event:
+    labels = {CLUSTER_LABEL: CLUSTER, WORKSPACE_LABEL: name}
+    body = {"metadata": {"name": name, "uid": name, "labels": labels}, "status": {"phase": "Active"}}
+    return Event(EventType.ADDED, Key(f"root:{name}", "", "namespaces", "", name), 1, orjson.dumps(body))
