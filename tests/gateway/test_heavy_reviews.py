@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any, Final
@@ -11,11 +12,14 @@ import orjson
 import pytest
 
 from access.requestlimits import TenantThrottle
+from gateway.filters.authorization import throttle
 from gateway.http.messages import Response
+from gateway.process.fairexecutor import WAITING_MAX
 from gateway.process.runtime import Runtime
 from kube.authentication.identity import TENANT_EXTRA, Principal
 from kube.quota.tenantquotas import NAME, TENANT_QUOTAS
 from kube.requests.ratelimits import Limits
+from kube.requests.requestinfo import parse, resolve
 from kube.requests.tokenbuckets import TokenBucket
 from kube.validation.listlimits import BOUNDS
 from store.types import Create, Delete, Event, EventType, Key, PreconditionFailed
@@ -132,6 +136,41 @@ async def test_a_heavy_review_is_its_tenants_work(runtime: Runtime, namespaces: 
     assert dict(owed.headers)[b"retry-after"]
     assert said(await review(runtime, own, pod("small")))["allowed"]
     assert said(await review(runtime, neighbours, _wide(450)))["allowed"]
+
+
+def _owner_of(tenant: str) -> Principal:
+    groups = ("tenantry:owner", "system:authenticated")
+    return Principal(name="olga", groups=groups, tenant=tenant, authenticator="test")
+
+
+async def test_no_cluster_has_a_tenant_wait_elsewhere(runtime: Runtime, namespaces: tuple[str, str]) -> None:
+    """AD6, GW17: a cluster may ask about the tenant without end; what the tenant writes at the door is not refused for it."""
+    runtime.throttle = TenantThrottle(Limits(write=TokenBucket(0.001, 10), person_share=100), lambda *_: 0)
+    own, _ = namespaces
+    assert said(await review(runtime, own, _wide(450)))["allowed"]
+    assert (await review(runtime, own, _wide(450))).status == 429
+    olga = _owner_of(own)
+    for _ in range(10):
+        info = resolve(parse("POST", b"/api/v1/namespaces/default/configmaps", b""), own)
+        await throttle(runtime, olga, info)
+
+
+async def test_reviews_that_wait_take_no_place_of_the_tenants(runtime: Runtime, namespaces: tuple[str, str]) -> None:
+    """DOS-03, GW17: nor does the tenant's heavy request stand behind all that a cluster asks."""
+    own, _ = namespaces
+    waiting = [asyncio.create_task(review(runtime, own, _wide(450))) for _ in range(WAITING_MAX + 8)]
+    try:
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        assert {each.result().status for each in done} == {429}, "as many wait as may"
+        heavy = orjson.dumps(_wide(450))
+        asked = Expensive("own", "POST", "/api/v1/namespaces/default/pods?dryRun=All", JSON, heavy)
+        answer = await ask(runtime, asked, _owner_of(own))
+        assert answer.status in (201, 404), answer.body[:300]
+        assert not all(each.done() for each in waiting)
+    finally:
+        for each in waiting:
+            each.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
 
 
 async def test_a_question_takes_no_longer_the_more_namespaces_a_cluster_has(
