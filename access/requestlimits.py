@@ -4,6 +4,7 @@ A person's share is within the tenant's, so that one member's flood leaves the o
 before it costs anything, so that one tenant's flood does not slow another's requests (AD6). All processes on a database
 share the rates of a tenant, and those of a person: each serves its part of them, which follows what is asked of it
 (``kube.requests.rateshares``). Open streams are counted in each. Every answer says how much is left where it comes from.
+What a cluster asks about a tenant is charged to it apart, cluster by cluster: no cluster uses up what the tenant may ask.
 How often a person may set up workspaces or sign in is limited in ``tenants.actionlimits``.
 """
 
@@ -71,7 +72,7 @@ def _header_lines(standing: Standing) -> bytes:
 
 
 _Key = tuple[str | None, str, str]
-"""Tenant, kind, and person, empty for the tenant as a whole."""
+"""Tenant, kind, and person, empty for the tenant as a whole. What a cluster asks about the tenant is a kind of its own."""
 
 
 @dataclass(slots=True)
@@ -312,7 +313,8 @@ class TenantThrottle:
         known = bounds.allowances.get(whose)
         if known is not None:
             return known
-        rate = bounds.rates[kind]
+        # What clusters ask about has no numbers of its own: it is what is written there.
+        rate = bounds.rates.get(kind, bounds.rates[WRITE])
         if rate is None:
             return None
         if len(self._shares) >= _BUCKETS_MAX and whose not in self._shares:
@@ -355,12 +357,14 @@ class TenantThrottle:
     def charge(self, principal: Principal, info: RequestInfo, cost: int, now: float, *, further: bool = False) -> None:
         """Take off what a request costs beyond its being one; who owes waits until it is paid.
 
+        A cluster with a tenant is the one that asks about it, which the tenant pays for with what it has for this cluster.
         Raises ``TooManyRequests`` where the tenant, or the person, owes something already, unless it is a ``further``
         charge: whoever was let in owes more, or would be refused as often as they come.
         """
         if cost <= 0 or _is_free(principal):
             return
-        kind = kind_of(info)
+        cluster = clusterwebhooks.cluster_of(principal)
+        kind = f"{cluster}'s" if cluster else kind_of(info)
         allowance = self._allowance(principal.tenant, kind, principal.name, now)
         if allowance is None:
             return
@@ -421,8 +425,8 @@ def _too_many(kind: str, tenant: float, person: float) -> RateLimited:
 
 
 def _is_free(principal: Principal) -> bool:
-    """Operators' masters; and clusters, whose questions are those of many tenants. None of them is a tenant's user."""
-    return is_masters(principal) or principal.authenticator == clusterwebhooks.NAME
+    """Operators' masters; and clusters, whose questions are those of many tenants, unless it is said of which."""
+    return is_masters(principal) or (principal.tenant is None and principal.authenticator == clusterwebhooks.NAME)
 
 
 def kind_of(info: RequestInfo) -> str:

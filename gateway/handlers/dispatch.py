@@ -52,17 +52,19 @@ _PARTS: Final = {
 async def dispatch(runtime: Runtime, request: Request, recheck: Recheck) -> Response | Stream:
     """Answer an authorised request: admission, store and the rest. Raises ``StatusError``.
 
-    Heavy bodies and large ones are charged by what they cost to the tenant that asks, or about which a cluster asks; warnings
-    go with every answer, refusals included.
+    Heavy bodies and large ones are charged by what they cost to the tenant that asks, or to what it has for the cluster that
+    asks about it; warnings go with every answer, refusals included.
     """
     # What a small body holds costs nobody much: it is neither weighed nor charged.
     payer, sent, small = request.principal, 0, len(request.body) < SMALL
+    line = payer.tenant
     if not small:
         sent = weight(request.body)
         if sent > HEAVY and webhooks.concerns(request.info):
             payer = await webhooks.payer(runtime, request)
+            line = webhooks.line(payer)
     request.light = runtime.heavy is not None and request.info.verb != "watch"
-    request.in_turn = partial(runtime.compression.run, payer.tenant)
+    request.in_turn = partial(runtime.compression.run, line)
     # It holds nothing of the request, which would then stay, with its bodies, until the collector of cycles comes by.
     charge = request.charge = partial(_charge, runtime, payer, request.info)
     if not small:
@@ -76,7 +78,7 @@ async def dispatch(runtime: Runtime, request: Request, recheck: Recheck) -> Resp
         known = max(request.weight, sent)
         charge((known - sent) // COST_VALUES, further=request.charged)
         stands = partial(require_standing, runtime, request.principal, recheck)
-        asked = runtime.heavy.answer(request, stands, payer.tenant)
+        asked = runtime.heavy.answer(request, stands, line)
         answer = await (webhooks.in_time(request, asked) if webhooks.concerns(request.info) else asked)
         # What its bytes did not tell.
         charge(max(request.weight - known, 0) // COST_VALUES, further=True)

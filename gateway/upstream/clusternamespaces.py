@@ -27,6 +27,8 @@ class ClusterNamespaces:
     def __init__(self, store: Reader) -> None:
         self._store = store
         self._by_cluster: defaultdict[str, dict[str, Placement]] = defaultdict(dict)
+        self._by_tenant: dict[tuple[str, str], dict[str, Placement]] = {}
+        """The same by cluster and tenant: what is asked about one does not go through all that the cluster has."""
         self._by_key: dict[Key, Placement] = {}
         self._turn = asyncio.Lock()
         self._loaded = False
@@ -37,9 +39,11 @@ class ClusterNamespaces:
             await self._load()
         return self._by_cluster.get(cluster, {})
 
-    async def tenants_on(self, cluster: str) -> frozenset[str]:
-        """The tenants that have a namespace on a cluster."""
-        return frozenset(tenant_of(placement.space) for placement in (await self.on(cluster)).values())
+    async def of(self, tenant: str, cluster: str) -> Mapping[str, Placement]:
+        """Those of ``on`` that are in spaces of one tenant."""
+        if not self._loaded:
+            await self._load()
+        return self._by_tenant.get((cluster, tenant), {})
 
     def on_events(self, events: Sequence[Event]) -> None:
         """Take in what happens to Namespaces, whatever is known of them so far."""
@@ -51,6 +55,7 @@ class ClusterNamespaces:
         """Read everything anew: the log does not continue where this process stopped."""
         self._loaded = False
         self._by_cluster.clear()
+        self._by_tenant.clear()
         # Whoever is loading does not continue in another history.
         self._by_key = {}
 
@@ -75,7 +80,23 @@ class ClusterNamespaces:
     def _put(self, key: Key, placement: Placement | None) -> None:
         before = self._by_key.pop(key, None)
         if before is not None and self._by_cluster[before.cluster].get(before.namespace) == before:
-            del self._by_cluster[before.cluster][before.namespace]
+            self._take_out(before)
         if placement is not None:
             self._by_key[key] = placement
+            there = self._by_cluster[placement.cluster].get(placement.namespace)
+            if there is not None:
+                # Of another space, as it was before this was placed there.
+                self._take_out(there)
             self._by_cluster[placement.cluster][placement.namespace] = placement
+            self._by_tenant.setdefault(_whose(placement), {})[placement.namespace] = placement
+
+    def _take_out(self, placement: Placement) -> None:
+        del self._by_cluster[placement.cluster][placement.namespace]
+        whose = _whose(placement)
+        del self._by_tenant[whose][placement.namespace]
+        if not self._by_tenant[whose]:
+            del self._by_tenant[whose]
+
+
+def _whose(placement: Placement) -> tuple[str, str]:
+    return placement.cluster, tenant_of(placement.space)

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import orjson
 
+from access.admission.tenancy.tenantscope import is_own
 from gateway.resources.kinds import definitions
 from gateway.resources.objects import timestamp
 from gateway.upstream.clusters import Clusters, follow_each
@@ -334,12 +335,15 @@ def _defined(cluster: str, group: str, version: str, document: Body, most: int) 
 
 
 def _can_be_served(crd: Body) -> bool:
-    """Whether it is of namespaces or of a kind that can be opened, and this server could have it; the cluster converts it."""
+    """Whether it is of namespaces or of a kind that can be opened, and this server could have it; the cluster converts it.
+
+    What is the platform's own (AD4) no cluster says.
+    """
     spec = crd.get("spec")
     if not isinstance(spec, dict):
         return False
     plural, _, group = str(crd["metadata"]["name"]).partition(".")
-    if group in BUILT_IN or (spec.get("scope") != "Namespaced" and (group, plural) not in KINDS):
+    if group in BUILT_IN or is_own(group) or (spec.get("scope") != "Namespaced" and (group, plural) not in KINDS):
         return False
     spec["conversion"] = {"strategy": "None"}
     try:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from access.authentication import clusterwebhooks
 from access.requestlimits import RateLimited, TenantThrottle
 from kube.authentication.identity import MASTERS, Principal
 from kube.requests.ratelimits import Limits, most_generous, read_settings
@@ -311,6 +312,59 @@ def test_what_costs_more_than_a_part_holds_is_paid_in_full() -> None:
 
 
 SHARED = replace(LIMITS, read=TokenBucket(10, 20), person_share=25)
+
+
+ADMIT = RequestInfo(method="POST", path="/webhooks/c/admit", cluster="root", tenant="system", verb="post")
+
+
+def asking_about(tenant: str | None, cluster: str) -> Principal:
+    return Principal(name=f"tenantry:cluster:{cluster}", tenant=tenant, authenticator=clusterwebhooks.NAME)
+
+
+def test_what_a_cluster_asks_about_a_tenant_takes_nothing_from_the_tenant_nor_from_other_clusters() -> None:
+    """AD6, GW17: one that asks about what is heavy without end waits; the tenant's writes and others' reviews do not."""
+    subject = throttle(replace(LIMITS, write=TokenBucket(2, 8)))
+    evil, good = asking_about("acme", "evil"), asking_about("acme", "good")
+    subject.charge(evil, ADMIT, 100, 100.0)
+    for _ in range(3):
+        subject.charge(evil, ADMIT, 100, 100.0, further=True)
+        with pytest.raises(RateLimited, match="too much work") as refused:
+            subject.charge(evil, ADMIT, 1, 100.0)
+        # As much as the tenant itself would wait: a cluster is no way around its rate.
+        assert refused.value.retry_after == 4
+    subject.charge(good, ADMIT, 2, 100.0)
+    subject.charge(asking_about("umbrella", "evil"), ADMIT, 2, 100.0)
+    assert served(subject, user(), asking("create"), times=50, now=100.0) == 8
+    # Nor the other way round.
+    subject.charge(good, ADMIT, 2, 100.0)
+    subject.charge(evil, ADMIT, 2, 104.5)
+
+
+def test_what_a_cluster_asks_about_nobody_is_charged_to_nobody() -> None:
+    """AD6."""
+    subject = throttle()
+    for _ in range(10):
+        subject.charge(asking_about(None, "evil"), ADMIT, 1000, 100.0)
+    assert subject.wanted(2.0) == {}
+
+
+def test_all_processes_together_take_of_a_cluster_no_more_than_its_part() -> None:
+    """AD6: as of a tenant, whichever of them it asks."""
+    sharing = Sharing(4, replace(LIMITS, write=TokenBucket(10, 40)))
+    evil, now, taken = asking_about("acme", "evil"), 100.0, 0
+    for _ in range(30):
+        for _ in range(4):
+            now += 0.5
+            for each in sharing.throttles:
+                for _ in range(20):
+                    try:
+                        each.charge(evil, ADMIT, 1, now)
+                    except TooManyRequests:
+                        break
+                    taken += 1
+        sharing.tell(now)
+    # Each process lets one in that owes what it costs.
+    assert taken <= 40 + 10 * (now - 100.0) + 4 * 30 * 4
 
 
 def test_one_members_flood_leaves_the_others_of_the_tenant_served() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any, Final
@@ -11,17 +12,20 @@ import orjson
 import pytest
 
 from access.requestlimits import TenantThrottle
+from gateway.filters.authorization import throttle
 from gateway.http.messages import Response
+from gateway.process.fairexecutor import WAITING_MAX
 from gateway.process.runtime import Runtime
-from kube.authentication.identity import Principal
+from kube.authentication.identity import TENANT_EXTRA, Principal
 from kube.quota.tenantquotas import NAME, TENANT_QUOTAS
 from kube.requests.ratelimits import Limits
+from kube.requests.requestinfo import parse, resolve
 from kube.requests.tokenbuckets import TokenBucket
 from kube.validation.listlimits import BOUNDS
-from store.types import Create, Delete, Key, PreconditionFailed
+from store.types import Create, Delete, Event, EventType, Key, PreconditionFailed
 from tenants.clusters.objects import CLUSTER_LABEL, WORKSPACE_LABEL
 from tests.gateway.loopturns import LoopTurns
-from tests.gateway.overloading import JSON, Expensive, ask, corpus, pod, runtime
+from tests.gateway.overloading import JSON, REVIEW, Expensive, ask, corpus, pod, runtime
 from tests.gateway.test_overload import STEPS
 from tests.gateway.webhooks.test_admit import write
 
@@ -132,3 +136,66 @@ async def test_a_heavy_review_is_its_tenants_work(runtime: Runtime, namespaces: 
     assert dict(owed.headers)[b"retry-after"]
     assert said(await review(runtime, own, pod("small")))["allowed"]
     assert said(await review(runtime, neighbours, _wide(450)))["allowed"]
+
+
+def _owner_of(tenant: str) -> Principal:
+    groups = ("tenantry:owner", "system:authenticated")
+    return Principal(name="olga", groups=groups, tenant=tenant, authenticator="test")
+
+
+async def test_no_cluster_has_a_tenant_wait_elsewhere(runtime: Runtime, namespaces: tuple[str, str]) -> None:
+    """AD6, GW17: a cluster may ask about the tenant without end; what the tenant writes at the door is not refused for it."""
+    runtime.throttle = TenantThrottle(Limits(write=TokenBucket(0.001, 10), person_share=100), lambda *_: 0)
+    own, _ = namespaces
+    assert said(await review(runtime, own, _wide(450)))["allowed"]
+    assert (await review(runtime, own, _wide(450))).status == 429
+    olga = _owner_of(own)
+    for _ in range(10):
+        info = resolve(parse("POST", b"/api/v1/namespaces/default/configmaps", b""), own)
+        await throttle(runtime, olga, info)
+
+
+async def test_reviews_that_wait_take_no_place_of_the_tenants(runtime: Runtime, namespaces: tuple[str, str]) -> None:
+    """DOS-03, GW17: nor does the tenant's heavy request stand behind all that a cluster asks."""
+    own, _ = namespaces
+    waiting = [asyncio.create_task(review(runtime, own, _wide(450))) for _ in range(WAITING_MAX + 8)]
+    try:
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        assert {each.result().status for each in done} == {429}, "as many wait as may"
+        answer = await ask(runtime, Expensive("own", "POST", REVIEW, JSON, orjson.dumps([{}] * 4_000)), _owner_of(own))
+        # What the process says of it.
+        assert answer.status == 400, answer.body[:300]
+        assert not all(each.done() for each in waiting)
+    finally:
+        for each in waiting:
+            each.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_a_question_takes_no_longer_the_more_namespaces_a_cluster_has(
+    runtime: Runtime, namespaces: tuple[str, str]
+) -> None:
+    """DOS-03, GW17: whoever asks about a tenant that has nothing there, too."""
+    spec = {
+        "user": "tenantry:vera",
+        "extra": {TENANT_EXTRA: ["nobody"]},
+        "resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "kube-system"},
+    }
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+    sent = Expensive("authorize", "POST", f"/webhooks/{CLUSTER}/authorize", JSON, orjson.dumps(body))
+    turns, most = LoopTurns(), []
+    for many in (1, 3_000):
+        runtime.cluster_namespaces.on_events([_placed(f"n-{number}") for number in range(many)])
+        await ask(runtime, sent, ASKING)
+        with turns.counting():
+            answer = await ask(runtime, sent, ASKING)
+        assert answer.status == 200, answer.body[:300]
+        assert orjson.loads(answer.body)["status"]["denied"]
+        most.append(turns.most)
+    assert most[1] < most[0] + 100
+
+
+def _placed(name: str) -> Event:
+    labels = {CLUSTER_LABEL: CLUSTER, WORKSPACE_LABEL: name}
+    body = {"metadata": {"name": name, "uid": name, "labels": labels}, "status": {"phase": "Active"}}
+    return Event(EventType.ADDED, Key(f"root:{name}", "", "namespaces", "", name), 1, orjson.dumps(body))

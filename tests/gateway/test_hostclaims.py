@@ -116,6 +116,25 @@ async def test_who_has_as_many_as_may_be_gets_no_more_and_is_told_what_to_do(ten
     assert set((await tenants.kept())["a"]) == {*names(0, 1), "m.example.com"}
 
 
+async def test_more_than_anybody_may_have_is_refused_before_names_are_looked_up(
+    tenants: Tenants, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DOS-03: an Ingress may name thousands, each in a domain of its own."""
+    asked: list[Key] = []
+    get = tenants.store.get
+
+    async def counted(key: Key, **how: Any) -> Any:
+        asked.append(key)
+        return await get(key, **how)
+
+    monkeypatch.setattr(tenants.store, "get", counted)
+    with pytest.raises(HostRefused, match=f"taken 0 host names of at most {MOST}; take names"):
+        await tenants.make("a", "x", [f"n.d{number}.example.com" for number in range(200)])
+    assert len(asked) <= 2
+    # As many as may be are anybody's still.
+    await tenants.make("a", "x", [f"n.d{number}.example.com" for number in range(MOST)])
+
+
 @pytest.mark.parametrize("away", [names(0, 1, 2, 3, 4), None])
 async def test_names_that_may_be_in_use_elsewhere_are_kept(tenants: Tenants, away: Collection[str] | None) -> None:
     """On clusters, on the way to one, and while nobody says."""

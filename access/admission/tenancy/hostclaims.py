@@ -86,6 +86,10 @@ class HostClaims:
         if not wanted or tenant == SYSTEM_TENANT:
             return ()
         claims, holders = _Claims(self._store, tenant, await self._uid(tenant)), _Holders()
+        taken = await claims.taken()
+        if len(wanted.keys() - taken.keys()) > self._names_max:
+            # Whatever else it let go: each name would be looked up before that was seen.
+            raise self._too_many(len(taken.keys() - wanted))
         causes, grows = [], False
         for host in sorted(wanted, key=lambda host: (_zone(host), host)):
             for each, claim in await claims.met_by(host):
@@ -97,14 +101,16 @@ class HostClaims:
             grows = await claims.take(host, until) or grows
         if causes:
             raise HostRefused(causes)
-        taken = await claims.taken()
         if grows and len(taken) > self._names_max and not await self._makes_room(claims, wanted, now):
-            said = (
-                f"the tenant has taken {len(taken.keys() - wanted)} host names of at most {self._names_max}; take names that "
-                "are not needed out of its Ingresses and try again in half a minute, or ask the operators for more"
-            )
-            raise HostRefused([forbidden("spec.rules", said)])
+            raise self._too_many(len(taken.keys() - wanted))
         return claims.operations()
+
+    def _too_many(self, taken: int) -> HostRefused:
+        said = (
+            f"the tenant has taken {taken} host names of at most {self._names_max}; take names that are not needed out of "
+            "its Ingresses and try again in half a minute, or ask the operators for more"
+        )
+        return HostRefused([forbidden("spec.rules", said)])
 
     async def _makes_room(self, claims: _Claims, wanted: Collection[str], now: float) -> bool:
         """Drop what no Ingress of the tenant has; whether there is room then."""

@@ -34,7 +34,7 @@ class TenantScope(NoopPlugin):
             return ()
         if (resource.group, resource.plural) in self._refused:
             raise refused_to_tenants(resource.group, resource.plural, attributes.name)
-        if _is_own(attributes.object):
+        if _is_the_platforms(attributes.object):
             raise attributes.forbidden("its API group is the platform's own, choose one of a domain that is yours")
         return ()
 
@@ -44,7 +44,11 @@ def refused_to_tenants(group: str, plural: str, name: str) -> Forbidden:
     return forbidden_object(group, plural, name, f"{plural} cannot be created in a tenant space")
 
 
-def _is_own(definition: dict[str, Any] | None) -> bool:
-    spec = (definition or {}).get("spec")
-    group = str(spec.get("group")) if isinstance(spec, dict) else ""
+def is_own(group: str) -> bool:
+    """Whether an API group is the platform's own."""
     return any(group == domain or group.endswith(f".{domain}") for domain in OWN_DOMAINS)
+
+
+def _is_the_platforms(definition: dict[str, Any] | None) -> bool:
+    spec = (definition or {}).get("spec")
+    return isinstance(spec, dict) and is_own(str(spec.get("group")))

@@ -34,14 +34,13 @@ async def answer(runtime: Runtime, request: Request, cluster: str, body: Any) ->
         return token_refusal(str(refusal))
     if principal is None or principal.tenant is None or not runtime.authentication.counts(principal):
         return token_refusal(_UNKNOWN)
-    placements = [
-        placement
-        for placement in (await runtime.cluster_namespaces.on(cluster)).values()
-        if placement.space == space_of(principal.tenant)
-    ]
-    if not placements or (
-        principal.namespace and principal.namespace not in {placement.namespace for placement in placements}
-    ):
+    space, placements = space_of(principal.tenant), await runtime.cluster_namespaces.of(principal.tenant, cluster)
+    if principal.namespace:
+        placement = placements.get(principal.namespace)
+        found = placement is not None and placement.space == space
+    else:
+        found = any(placement.space == space for placement in placements.values())
+    if not found:
         return token_refusal("the token is for nothing on this cluster")
     # No logical cluster is at home on a cluster: an account is told from its namesakes there by the name of its own.
     there = principal.seen_from("")

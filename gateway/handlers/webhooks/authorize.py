@@ -73,7 +73,7 @@ async def answer(runtime: Runtime, request: Request, cluster: str, body: Any) ->
         asked = replace(asked, namespace=asked.name)
     owned = home or placements.get(asked.namespace)
     inside = owned is not None and tenant_of(owned.space) == tenants[0]
-    if not inside and tenants[0] not in await runtime.cluster_namespaces.tenants_on(cluster):
+    if not inside and not await runtime.cluster_namespaces.of(tenants[0], cluster):
         # What became of a tenant that has nothing there is no business of the cluster's, nor does its audit tell of it.
         return access_answer(_ELSEWHERE)
     principal = _principal(review.subject, tenants[0])

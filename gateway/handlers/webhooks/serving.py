@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
@@ -41,8 +42,9 @@ def concerns(info: RequestInfo) -> bool:
 
 
 async def payer(runtime: Runtime, request: Request) -> Principal:
-    """Whose is the work on a heavy review: the tenant's whose namespace it is about, and nobody's where it is about none.
+    """Whose is the work on a heavy review: the cluster's about the tenant whose namespace it names, or about nobody.
 
+    The tenant's own requests do not pay for it: a cluster asks what it likes, and would have them refused everywhere.
     A kube-apiserver names the namespace before the object, which names the same: the first that is named tells it, and
     what is heavy need not be decoded for that.
     """
@@ -54,7 +56,12 @@ async def payer(runtime: Runtime, request: Request) -> Principal:
     tenant = tenant_of(placement.space)
     if not runtime.throttle.is_bound(tenant):
         await runtime.tenant_limits.ensure(tenant)
-    return Principal(name=asking.name, tenant=tenant, authenticator=admit.AUTHENTICATOR)
+    return replace(asking, tenant=tenant)
+
+
+def line(payer: Principal) -> str | None:
+    """In whose turn heavy work is done: reviews of one cluster about one tenant stand in a line of their own."""
+    return f"{payer.name} {payer.tenant or ''}" if cluster_of(payer) else payer.tenant
 
 
 async def serve(runtime: Runtime, request: Request) -> Response:

@@ -396,6 +396,49 @@ async def test_what_other_servers_of_a_cluster_define_is_no_more_than_what_is_sh
         assert len((await there.store.list(Range(SPACE, *API_SERVICES))).items) == 15
 
 
+PLATFORMS = ("kcp.io", "mine.kcp.io", "tenantry.io", "quota.tenantry.io")
+
+
+@pytest.mark.parametrize("by", ["definitions", "discovery"])
+async def test_no_cluster_shows_tenants_what_they_would_take_for_the_platforms_own(database: str, by: str) -> None:
+    """AD4, GW20: by definitions of its own, and by what it says that other servers answer for."""
+    groups = (*PLATFORMS, f"{by}.notkcp.io")
+
+    def definition(group: str) -> dict[str, Any]:
+        names = {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"}
+        version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+        spec = {"group": group, "scope": "Namespaced", "names": names, "versions": [version]}
+        return {"metadata": {"name": f"things.{group}"}, "spec": spec}
+
+    def api_service(group: str) -> dict[str, Any]:
+        spec = {"group": group, "version": "v1", "service": {"name": "s", "namespace": "n"}}
+        return {"metadata": {"name": f"v1.{group}"}, "spec": spec}
+
+    def evil(path: str) -> Any:
+        if "/customresourcedefinitions" in path:
+            return list_of(*(map(definition, groups) if by == "definitions" else ()))
+        if "/apiservices" in path:
+            return list_of(*(map(api_service, groups) if by == "discovery" else ()))
+        return {"kind": "APIResourceList", "resources": [{"name": "things", "kind": "Thing", "namespaced": True}]}
+
+    async with following(database, evil, lambda _path: list_of()) as there:
+        there.opened = openings_from(
+            "customresourcedefinitions.apiextensions.k8s.io\napiservices.apiregistration.k8s.io"
+        )
+        # Written once all that is shown is.
+        last = Key(SPACE, GROUP, "clusterroles", "", f"{PREFIX}opened:evil")
+
+        async def done() -> bool:
+            role = await there.store.get(last)
+            return role is not None and groups[-1].encode() in role.data
+
+        async with at_work(OpenedObjects(there.store, there, database).run()):
+            await there.until(done)
+        found = {stored.key.name for stored in (await there.store.list(Range(SPACE, *CRDS))).items}
+        assert f"things.{groups[-1]}" in found
+        assert not found & {f"things.{group}" for group in PLATFORMS}
+
+
 async def test_what_a_cluster_calls_what_it_asks_about_is_kept_as_far_as_names_go(database: str) -> None:
     """AD8: it may be as long as a review; what it takes is taken once all the same, and given back."""
     long, now = "x" * 500_000, time.time()

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from types import FrameType
-from typing import Any
+from types import FrameType, SimpleNamespace
+from typing import Any, cast
 
+import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.upstream import clusternamespaces
 from gateway.upstream import placements as module
 from gateway.upstream.clusternamespaces import ClusterNamespaces
 from gateway.upstream.placements import Placements
 from kube.objects.publications import NAMESPACES
+from kube.requests.logicalclusters import tenant_of
 from store.engine import Engine
+from store.interface import Reader
 from store.types import AllSpaces, Create, Delete, Event, EventType, Key, Listing, Range, Stored, Update
 from tenants.clusters.objects import CLUSTER_LABEL, WORKSPACE_LABEL
 from tests.databases import migrated
@@ -232,3 +238,41 @@ async def test_whose_namespaces_a_cluster_holds_is_learnt_in_turns(
         asked = len(listings.asked)
         assert sorted(await placements.on(cluster)) == found
         assert len(listings.asked) == asked
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["root:a", "root:b", "root:b:c"]),
+            st.sampled_from(["n-1", "n-2"]),
+            st.sampled_from(["west", "east", None]),
+            st.sampled_from(["Active", "Terminating"]),
+        ),
+        max_size=20,
+    )
+)
+def test_what_a_tenant_has_on_a_cluster_is_what_the_cluster_has_of_it(
+    said: list[tuple[str, str, str | None, str]],
+) -> None:
+    """GW17: whatever comes, moves and goes, also where two spaces show a namespace of one name."""
+
+    async def nothing(*_: Any, **__: Any) -> Listing:
+        return Listing(items=(), revision=1)
+
+    async def heard() -> None:
+        placements = ClusterNamespaces(cast("Reader", SimpleNamespace(list=nothing)))
+        assert await placements.of("a", "west") == {}
+        for space, name, cluster, phase in said:
+            key = Key(space, *NAMESPACES, "", name)
+            body = namespace(name, **{**PLACED, CLUSTER_LABEL: cluster or ""})
+            kind = EventType.MODIFIED if cluster else EventType.DELETED
+            placements.on_events([Event(kind, key, 1, orjson.dumps({**body, "status": {"phase": phase}}))])
+            for each in ("west", "east"):
+                there = await placements.on(each)
+                for tenant in ("a", "b"):
+                    own = {name: found for name, found in there.items() if tenant_of(found.space) == tenant}
+                    assert await placements.of(tenant, each) == own
+        placements.forget()
+        assert await placements.of("a", "west") == {}
+
+    asyncio.run(heard())
