@@ -107,10 +107,12 @@ def test_nothing_that_others_do_pushes_it_out(acme: House, settings: Any, monkey
 
 def test_what_an_operator_does_is_told_with_who_it_was(acme: House, operator: User) -> None:
     factories.passkey(acme.viewer)
+    bearer(acme.viewer)
     resets.password_give(actor=actor(operator), user_id=acme.viewer.pk, now=timezone.now())
     words = " ".join(heard(acme.viewer))
     assert f"You were given another password by {operator.email}" in words
     assert f"all passkeys were removed from your account by {operator.email}" in words
+    assert f"The access tokens of your account were revoked by {operator.email}" in words
     assert not heard(operator)
 
 
