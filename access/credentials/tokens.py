@@ -25,6 +25,7 @@ from audit.recorder import SYSTEM_CHAIN, Actor
 from kube.requests.status import Cause, Forbidden, Invalid, NotFound
 from tenants.models import Role, Tenant, User
 from tenants.naming import check_text
+from tenants.notices import note_account
 from tenants.rights import person_locked, require_open, require_role, tenant_locked
 
 PREFIX: Final = "tnt_"
@@ -55,9 +56,9 @@ def token_create(
 ) -> CreatedToken:
     """A new token of ``user`` for the REST API, for all the user's tenants or only one.
 
-    Users make their own. Raises ``Invalid`` for a bad name, an unknown scope, an expiry in the past or more than a year
-    ahead, or a 51st token; ``Forbidden`` for another user's, for operator scope without being one, or for a tenant that is
-    closed; ``NotFound`` for
+    Users make their own, and are told by notice and e-mail: it may be somebody else who sits in their session.
+    Raises ``Invalid`` for a bad name, an unknown scope, an expiry in the past or more than a year ahead, or a 51st token;
+    ``Forbidden`` for another user's, for operator scope without being one, or for a tenant that is closed; ``NotFound`` for
     a tenant that is not the user's.
     """
     name = check_text(name, field="name", kind="Token", limit=64, required=True)
@@ -92,6 +93,8 @@ def token_create(
         detail = {"name": name, "scope": str(scope), "expires": expires_at, "prefix": token.prefix}
         chain = tenant.name if tenant else SYSTEM_CHAIN
         actor.record(Action.TOKEN_CREATED, chain=chain, target=f"tokens/{token.id}", detail=detail)
+        words = f"The access token “{name}” ({scope}) opens your account until {expires_at:%Y-%m-%d}, or until you revoke it"
+        note_account(actor, user, f"{words}: it was made")
     return CreatedToken(token, text)
 
 

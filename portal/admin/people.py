@@ -143,7 +143,7 @@ class UserAdmin(ServiceBackedAdmin):
 
     @method_decorator(sensitive_post_parameters("password1", "password2"))
     def user_change_password(self, request: HttpRequest, id: str) -> HttpResponse:  # noqa: A002 - Django's name
-        """Another password for somebody else's account; its sessions end, its passkeys and second factor go.
+        """Another password for somebody else's account; sessions, passkeys, second factor and tokens go.
 
         One's own is changed where the present one is asked for: a session that somebody has got hold of keeps no account.
         """

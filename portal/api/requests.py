@@ -108,6 +108,9 @@ class AccessRequestSerializer(serializers.ModelSerializer[AccessRequest]):
     state = serializers.ChoiceField(choices=RequestState.choices)
     approvers = serializers.ChoiceField(choices=Approval.choices)
     asked_by = serializers.EmailField(source="asked_by.email")
+    asked_by_proven = serializers.SerializerMethodField(
+        help_text="Whether anybody has shown that the address is theirs; otherwise it may be somebody else who asks."
+    )
     tenant = serializers.SerializerMethodField()
     workspace = serializers.UUIDField(source="workspace_id", allow_null=True)
     tier = serializers.CharField(source="tier_id", allow_null=True)
@@ -122,6 +125,7 @@ class AccessRequestSerializer(serializers.ModelSerializer[AccessRequest]):
             "state",
             "approvers",
             "asked_by",
+            "asked_by_proven",
             "tenant",
             "display_name",
             "workspace",
@@ -137,6 +141,10 @@ class AccessRequestSerializer(serializers.ModelSerializer[AccessRequest]):
             "expires_at",
         )
         read_only_fields = fields
+
+    def get_asked_by_proven(self, found: AccessRequest) -> bool:
+        """As the page warns whoever decides."""
+        return not found.asked_by.address_unproven
 
     def get_tenant(self, found: AccessRequest) -> str:
         """By the name that was asked about, whether there is one or not."""
@@ -248,6 +256,7 @@ class RequestApproval(Endpoint):
     @extend_schema(
         operation_id="approveRequest",
         summary="Approve a request, and carry it out",
+        description="With `asked_by_proven` false it may be somebody else who asks than whose address it is.",
         request=ApproveRequest,
         responses={200: AccessRequestSerializer},
     )

@@ -44,6 +44,7 @@ from portal.api.serializers.workspaces import (
     WorkspaceInitSerializer,
     WorkspaceSerializer,
 )
+from portal.database.connections import give_back
 from portal.pages import labels
 from tenants import selectors, services
 from tenants.models import Status, Workspace
@@ -315,12 +316,13 @@ def _created(endpoint: Endpoint, request: Request, serializer_class: type[Worksp
 
 
 def _waited_for(workspace: Workspace) -> Workspace:
-    """The workspace once its worker is done, or as it is after the bound; no transaction is held meanwhile."""
+    """The workspace once its worker is done, or as it is after the bound; nothing of the database is held between looks."""
     until = time.monotonic() + settings.WORKSPACE_INIT_WAIT
     polls = iter(_POLLS)
     pause = 0.0
     while labels.workspace_is_moving(workspace) and workspace.status == Status.ACTIVE and time.monotonic() < until:
         pause = next(polls, pause)
+        give_back()
         time.sleep(min(pause, max(0.0, until - time.monotonic())))
         workspace.refresh_from_db(fields=["status", "phase", "ready_at", "observed_generation"])
     return workspace

@@ -89,8 +89,8 @@ class ResetForm(forms.Form):
     way = forms.ChoiceField(label="How", widget=forms.RadioSelect)
     keep_factors = forms.BooleanField(
         required=False,
-        label="Keep passkeys and second factor",
-        help_text="Only where you know that nobody else had the account: whoever had it may have added one.",
+        label="Keep passkeys, second factor and access tokens",
+        help_text="Only where you know that nobody else had the account: whoever had it may have added one of them.",
     )
 
     def __init__(self, *args: Any, mail: bool, **kwargs: Any) -> None:

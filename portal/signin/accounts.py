@@ -316,16 +316,29 @@ def password_change(*, actor: Actor, user: User, password: str, keep: str = "") 
     """Set a new password; all sessions of the person end but the one with the key ``keep``. Raises ``Invalid``.
 
     Everybody their own, and another one than before; superusers anybody's, which its person has to change then, and with
-    which passkeys and second factor go. Raises ``Forbidden``.
+    which goes what somebody may have added to the account. Raises ``Forbidden``.
     """
     theirs = actor.user_id == user.pk
     if not theirs and not is_superuser(actor):
         raise Forbidden("Only superusers change other people's passwords.", kind="users")
     if theirs:
         person_locked(user)
+    else:
+        added_end(actor=actor, user=user)
     password_set(actor=actor, user=user, password=password, given=not theirs, keep=keep)
-    if not theirs:
-        factors.factors_end(actor=actor, user=user)
+
+
+def added_end(*, actor: Actor, user: User) -> None:
+    """Take away what whoever had the account may have added to it, in the caller's transaction, and tell its person.
+
+    Passkeys, second factor and access tokens.
+    """
+    factors.factors_end(actor=actor, user=user)
+    ended = access_tokens_end(user)
+    if ended:
+        detail = {"user": user.email, "changed": "access tokens", "tokens_ended": ended}
+        actor.record(Action.USER_CHANGED, chain=SYSTEM_CHAIN, target=f"users/{user.id}", detail=detail)
+        note_account(actor, user, "The access tokens of your account were revoked")
 
 
 @sensitive_variables("password")

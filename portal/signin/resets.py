@@ -23,7 +23,7 @@ from audit.actions import Action
 from audit.recorder import SYSTEM_CHAIN, Actor
 from kube.requests.status import Conflict, NotFound
 from portal.database.scopes import everything
-from portal.signin import accounts, factors
+from portal.signin import accounts
 from portal.signin.ranks import has_rank, person_below
 from portal.signin.sessions import sessions_end
 from tenants.models import PasswordReset, User
@@ -46,7 +46,8 @@ class CreatedReset:
 def password_link_create(*, actor: Actor, user_id: UUID, now: datetime, keep_factors: bool = False) -> CreatedReset:
     """A link by which a person sets a new password; it ends those from before. The present password goes on until then.
 
-    Passkeys and second factor go with it, for whoever had the account may have added them, unless ``keep_factors``.
+    Passkeys, second factor and access tokens go with it, for whoever had the account may have added them, unless
+    ``keep_factors``.
     Operators; raises ``NotFound``, ``Forbidden`` as ``person_below``, ``Conflict`` for a disabled account.
     """
     user = _reachable(actor, user_id)
@@ -58,7 +59,7 @@ def password_link_create(*, actor: Actor, user_id: UUID, now: datetime, keep_fac
 def password_give(*, actor: Actor, user_id: UUID, now: datetime, keep_factors: bool = False) -> str:
     """Another password, made up, which opens nothing but the choice of a new one; all sessions of the person end.
 
-    So do passkeys and second factor, unless ``keep_factors``.
+    So do passkeys, second factor and access tokens, unless ``keep_factors``.
 
     As ``password_link_create``.
     """
@@ -72,7 +73,7 @@ def password_give(*, actor: Actor, user_id: UUID, now: datetime, keep_factors: b
     _record(actor, Action.PASSWORD_GIVEN, user, sessions_ended=ended)
     note_account(actor, user, "You were given another password")
     if not keep_factors:
-        factors.factors_end(actor=actor, user=user)
+        accounts.added_end(actor=actor, user=user)
     return password
 
 
@@ -102,9 +103,9 @@ def password_link_use(*, actor: Actor, digest: str, password: str, now: datetime
     if not link.made_by and user.address_unproven:
         # It went to the address and to nobody else. A mailbox alone opens nothing that is everybody's.
         accounts.address_prove(actor=actor, user=user, keep_factors=has_rank(user))
-    accounts.password_set(actor=actor, user=user, password=password)
     if link.removes_factors:
-        factors.factors_end(actor=actor, user=user)
+        accounts.added_end(actor=actor, user=user)
+    accounts.password_set(actor=actor, user=user, password=password)
     return user
 
 

@@ -103,7 +103,7 @@ class PasswordReset(models.Model):
     """A link by which a person sets a new password, once and for a short time; its secret is kept as ``digest`` alone.
 
     ``made_by`` is the operator who made it; nobody for one that somebody asked for by e-mail. ``removes_factors`` says
-    whether passkeys and second factor go with the password that it replaces.
+    whether passkeys, second factor and access tokens go with the password that it replaces.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

@@ -23,7 +23,7 @@ from tenants.services.notices import WAYS, notices_choose
 from tests import factories
 from tests.portal.authenticator import Authenticator
 from tests.portal.conftest import House, signed_in
-from tests.portal.test_api import bearer
+from tests.portal.test_api import bearer, send
 from tests.portal.test_passkeys import added
 from tests.portal.test_requests import actor
 
@@ -107,10 +107,12 @@ def test_nothing_that_others_do_pushes_it_out(acme: House, settings: Any, monkey
 
 def test_what_an_operator_does_is_told_with_who_it_was(acme: House, operator: User) -> None:
     factories.passkey(acme.viewer)
+    bearer(acme.viewer)
     resets.password_give(actor=actor(operator), user_id=acme.viewer.pk, now=timezone.now())
     words = " ".join(heard(acme.viewer))
     assert f"You were given another password by {operator.email}" in words
     assert f"all passkeys were removed from your account by {operator.email}" in words
+    assert f"The access tokens of your account were revoked by {operator.email}" in words
     assert not heard(operator)
 
 
@@ -129,6 +131,29 @@ def test_a_recovery_code_that_opens_an_account_is_told_and_a_code_of_the_app_is_
     assert factors.code_use(actor=by, user=person, code=codes[0], now=later) == ""
     assert len(heard(person)) == told + 1
     assert f"A recovery code opened your account, {len(codes) - 1} are left, from 203.0.113.7" in heard(person)[-1]
+
+
+@pytest.mark.parametrize("way", ["page", "rest"])
+def test_an_access_token_that_was_made_is_told_and_its_end_is_not(acme: House, settings: Any, way: str) -> None:
+    """It opens the account without the password, and whoever sits in a session makes one: its person can end it."""
+    settings.EMAIL_IS_SET = True
+    User.objects.filter(pk=acme.viewer.pk).update(notices_off=[f"{NoticeKind.ACCOUNT_CHANGED}/{each}" for each in WAYS])
+    browser, until = signed_in(acme.viewer, REMOTE_ADDR="203.0.113.7"), timezone.now() + timedelta(days=30)
+    if way == "page":
+        form = {"name": "harvest", "scope": "read", "days": "30", "tenant": ""}
+        assert browser.post("/tokens/new/", form).status_code == 200
+    else:
+        body = {"name": "harvest", "scope": "read", "expires_at": until.isoformat()}
+        assert send(browser, "POST", "tokens/", body).status_code == 201
+    (said,) = heard(acme.viewer)
+    assert (
+        f"The access token “harvest” (read) opens your account until {until:%Y-%m-%d}, or until you revoke it" in said
+    )
+    assert "from 203.0.113.7" in said
+    (message,) = mail.outbox
+    assert (message.to, said in message.body) == ([acme.viewer.email], True)
+    assert browser.post(f"/tokens/{acme.viewer.access_tokens.get().pk}/revoke/").status_code == 302
+    assert heard(acme.viewer) == [said]
 
 
 def test_whatever_is_recorded_of_an_accounts_opening_is_told(acme: House) -> None:

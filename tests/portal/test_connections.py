@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import http.client
 import sys
+from typing import Any
 
 import psycopg
+import pytest
+from django.db.backends.signals import connection_created
 from psycopg.conninfo import conninfo_to_dict
 
+from portal.database.scopes import everything
+from tenants.models import Phase, Workspace
+from tests import factories
 from tests.databases import url_of
+from tests.portal.test_api import bearer, send
 from tests.portal.test_liveness import House, house
 from tests.ports import free_port
 from tests.story.product import eventually
@@ -52,3 +59,25 @@ def test_pages_that_were_answered_hold_no_sessions_of_the_database(house: House)
         # One that was closed takes PostgreSQL a moment to end.
         assert eventually(lambda: sessions() <= FEW, within=300), held
     assert process.poll() is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_waits_for_a_workspace_holds_no_session_of_the_database_between_looks(settings: Any) -> None:
+    """Each look takes one of its own; a worker is done when the second one comes."""
+    settings.WORKSPACE_INIT_WAIT = 60
+    tenant = factories.tenant()
+    script, looks = bearer(factories.member(tenant, "owner")), list[int]()
+    factories.workspace(tenant, factories.member(tenant, "editor"))
+
+    def looked(**_: Any) -> None:
+        looks.append(1)
+        if len(looks) > 1:
+            with everything():
+                Workspace.objects.update(phase=Phase.READY)
+
+    connection_created.connect(looked)
+    try:
+        answer = send(script, "POST", "workspaces/init", {"tier": "basic"})
+    finally:
+        connection_created.disconnect(looked)
+    assert (answer.status_code, len(looks) > 1) == (201, True), answer.content

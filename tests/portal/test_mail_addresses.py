@@ -302,12 +302,15 @@ def test_nobody_is_given_a_rank_whose_address_nobody_has_shown_to_be_theirs(
 
 
 def test_whoever_approves_is_told_that_it_may_be_somebody_else_who_asks(acme: House, operator: User) -> None:
-    console, told = signed_in(operator), []
+    console, script, told = signed_in(operator), bearer(operator, "operate"), []
     for person in (factories.user("chief@acme.test", address_unproven=True), factories.user()):
         found = factories.access_request(acme.tenant, person)
         page = console.get(f"/inbox/{found.pk}/approve/").content.decode()
-        told.append(f"Nobody has shown yet that {person.email} is theirs" in page)
-    assert told == [True, False]
+        (listed,) = [each for each in send(script, "GET", "requests/").json()["results"] if each["id"] == str(found.pk)]
+        said = send(script, "GET", f"requests/{found.pk}/").json()
+        told.append((f"Nobody has shown yet that {person.email} is theirs" in page, listed["asked_by_proven"]))
+        assert (said["asked_by"], said["asked_by_proven"]) == (person.email, listed["asked_by_proven"])
+    assert told == [(True, False), (False, True)]
 
 
 @pytest.mark.parametrize("rank", RANKS)

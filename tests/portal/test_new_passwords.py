@@ -21,7 +21,7 @@ from portal.logformat import LineFormatter
 from portal.signin import attempts
 from portal.signin.accounts import user_change
 from portal.signin.factors import codes_left, factor_of
-from tenants.models import PasswordReset, User
+from tenants.models import Notice, PasswordReset, User
 from tests import factories
 from tests.portal.conftest import House, signed_in, stranger
 from tests.portal.test_api import bearer, send
@@ -85,9 +85,14 @@ def test_a_link_goes_round_no_second_factor_that_is_kept(acme: House, operator: 
 def test_what_whoever_had_the_account_added_goes_with_the_password(
     acme: House, operator: User, way: str, kept: bool, asked: str
 ) -> None:
-    """Passkeys, app and recovery codes: gone once the operator's way is used, unless they are said to be kept."""
+    """Passkeys, app, recovery codes, tokens: gone once the operator's way is used, unless they are said to be kept."""
     with_app(acme.owner)
     factories.passkey(acme.owner)
+    tokens, others = [bearer(acme.owner), bearer(acme.owner, "read", acme.tenant)], bearer(acme.viewer)
+
+    def at_work() -> list[int]:
+        return [send(each, "GET", "workspaces/").status_code for each in (*tokens, others)]
+
     if asked == "page":
         shown = made(operator, acme.owner, way, **({"keep_factors": "on"} if kept else {}))
     else:
@@ -95,6 +100,7 @@ def test_what_whoever_had_the_account_added_goes_with_the_password(
         shown = send(bearer(operator, "operate"), "POST", f"users/{acme.owner.pk}/reset", body).content.decode()
     if way == "link":
         assert (acme.owner.passkeys.count(), codes_left(acme.owner)) == (1, 10), "nothing happens until it is used"
+        assert at_work() == [200, 200, 200]
         browser = stranger()
         browser.get(link_of(shown))
         assert browser.post("/reset/", {"password": OWN}).status_code == 302
@@ -102,6 +108,17 @@ def test_what_whoever_had_the_account_added_goes_with_the_password(
     assert left == ((1, True, 10) if kept else (0, False, 0))
     removed = AuditEntry.objects.filter(action="factor.remove", target=f"users/{acme.owner.pk}").count()
     assert removed == (0 if kept else 1)
+    assert at_work() == ([200, 200, 200] if kept else [401, 401, 200])
+    ended = AuditEntry.objects.filter(action="user.change", detail__tokens_ended=2, target=f"users/{acme.owner.pk}")
+    assert ended.count() == (0 if kept else 1)
+    said = Notice.objects.filter(user=acme.owner, text__contains="access tokens still work for you")
+    assert said.count() == (1 if kept and way == "link" else 0), "what has ended is not named as what is left"
+
+
+def test_what_a_superuser_sets_in_the_console_leaves_no_access_token(acme: House, operator: User) -> None:
+    token, page = bearer(acme.owner), f"/admin/tenants/user/{acme.owner.pk}/password/"
+    assert signed_in(operator).post(page, {"password1": OWN, "password2": OWN}).status_code == 302
+    assert send(token, "GET", "workspaces/").status_code == 401
 
 
 def test_a_session_that_was_planted_cannot_use_a_link(acme: House, operator: User) -> None:

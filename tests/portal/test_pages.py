@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -10,6 +12,7 @@ from django.urls import reverse
 
 from audit.actions import Action
 from audit.models import AuditEntry
+from portal.api.openapi.docs import document
 from tenants.models import Cluster, Operation, OperationState, Workspace
 from tests import factories
 from tests.portal.conftest import House, signed_in
@@ -37,6 +40,22 @@ OPERATOR = ["/tiers/", "/tiers/new/", "/clusters/", "/clusters/new/", "/users/",
 @pytest.mark.parametrize("path", PUBLIC)
 def test_public_page_without_session_is_served(path: str) -> None:
     assert Client().get(path).status_code == 200
+
+
+def test_operations_of_the_rest_api_are_written_once_for_all_and_name_each_ones_portal(
+    acme: House, settings: Any
+) -> None:
+    """Nearly all that the page takes, and strangers ask for it as often as they like."""
+    settings.ALLOWED_HOSTS = ["*"]
+    browsers = {"one.test": Client(), "other.test": signed_in(acme.viewer)}
+    Client().get("/api/docs/", headers={"Host": "first.test"})
+    for host, browser in browsers.items():
+        answer = browser.get("/api/docs/", headers={"Host": host})
+        assert "components/text/code.html" not in [each.name for each in answer.templates]
+        page = answer.content.decode()
+        assert set(re.findall(r"https?://[\w.-]+(?=/api/v1/)", page)) == {f"http://{host}"}
+        assert ("first.test" in page, "portal.invalid" in page) == (False, False)
+        assert page.count("<details") == sum(map(len, document()["paths"].values()))
 
 
 @pytest.mark.parametrize("path", MEMBER + OPERATOR)

@@ -108,7 +108,7 @@ class ResetRequest(RequestSerializer):
     keep_factors = serializers.BooleanField(
         required=False,
         default=False,
-        help_text="Passkeys and second factor are removed with the password that is replaced, unless this is true.",
+        help_text="Passkeys, second factor and access tokens go with the password that is replaced, unless this is true.",
     )
 
 

@@ -133,7 +133,7 @@ def user_reset(request: HttpRequest, pk: UUID) -> HttpResponse:
     points = [
         "A link leaves the present password and the sessions alone until it is used.",
         "A password that is made up takes its place at once, and ends the person's sessions.",
-        "Passkeys and second factor are removed with the password that is replaced, unless you keep them.",
+        "Passkeys, second factor and access tokens go with the password that is replaced, unless you keep them.",
     ]
     context |= {"form": form, "points": points, "submit": "Make it"}
     return render(request, "pages/action.html", context, status=form_status(request, form))
