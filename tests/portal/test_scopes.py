@@ -78,8 +78,9 @@ def test_a_read_token_opens_what_reads_and_nothing_else(
     acme: House, route: str, view: type[Endpoint], method: str
 ) -> None:
     """A scope follows what a route does: nothing that it opens changes anything or hands a credential out."""
+    script = bearer(acme.owner, "read")
     before = everything()
-    answer = send(bearer(acme.owner, "read"), method, address(route, acme), QUESTIONS.get(route))
+    answer = send(script, method, address(route, acme), QUESTIONS.get(route))
     assert everything() == before
     body = b"".join(answer.streaming_content) if answer.streaming else answer.content
     if method != "HEAD":

@@ -86,11 +86,7 @@ class HostClaims:
         if not wanted or tenant == SYSTEM_TENANT:
             return ()
         claims, holders = _Claims(self._store, tenant, await self._uid(tenant)), _Holders()
-        taken = await claims.taken()
-        if len(wanted.keys() - taken.keys()) > self._names_max:
-            # Whatever else it let go: each name would be looked up before that was seen.
-            raise self._too_many(len(taken.keys() - wanted))
-        causes, grows = [], False
+        causes, grown = [], 0
         for host in sorted(wanted, key=lambda host: (_zone(host), host)):
             for each, claim in await claims.met_by(host):
                 if await self._is_held(each, claim, now, holders):
@@ -98,17 +94,21 @@ class HostClaims:
                     causes.append(forbidden(wanted[host], said))
                     break
                 await claims.drop(each, claim["uid"])
-            grows = await claims.take(host, until) or grows
+            grown += await claims.take(host, until)
+            if grown > self._names_max:
+                # There is no room for so many, whatever else it let go: those that are left are not looked up.
+                raise self._too_many(await claims.taken(), wanted)
         if causes:
             raise HostRefused(causes)
-        if grows and len(taken) > self._names_max and not await self._makes_room(claims, wanted, now):
-            raise self._too_many(len(taken.keys() - wanted))
+        taken = await claims.taken()
+        if grown and len(taken) > self._names_max and not await self._makes_room(claims, wanted, now):
+            raise self._too_many(taken, wanted)
         return claims.operations()
 
-    def _too_many(self, taken: int) -> HostRefused:
+    def _too_many(self, taken: Mapping[str, float], wanted: Collection[str]) -> HostRefused:
         said = (
-            f"the tenant has taken {taken} host names of at most {self._names_max}; take names that are not needed out of "
-            "its Ingresses and try again in half a minute, or ask the operators for more"
+            f"the tenant has taken {len(taken.keys() - wanted)} host names of at most {self._names_max}; take names that "
+            "are not needed out of its Ingresses and try again in half a minute, or ask the operators for more"
         )
         return HostRefused([forbidden("spec.rules", said)])
 
