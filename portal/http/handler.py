@@ -23,7 +23,7 @@ from django.http.response import HttpResponseBase
 from audit.addresses import network_of
 from portal.http import errors, metrics
 from portal.http.askers import Askers
-from portal.http.places import Key, Places
+from portal.http.places import Key, Places, until_answered
 from portal.http.proxies import sender_of
 
 AT_WORK: Final = {
@@ -104,6 +104,7 @@ class PortalHandler(ASGIHandler):
             if place is not None:
                 answered.enter_context(place)
                 _begun.set(_Begun(body, (request, error), place))
+                until_answered.set(answered)
                 # Returns when the request's thread has ended.
                 await super().__call__(scope, receive, send)
             else:

@@ -10,9 +10,19 @@ import threading
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
+from contextvars import ContextVar
+from typing import Final
+
+from audit.recorder import Actor
+from kube.requests.status import ServiceUnavailable, TooManyRequests
 
 Key = tuple[str, object]
 """A kind of bound, and whose it is."""
+
+LARGE: Final = {"large answers": 6, "large answers for operators": 4, "person": 2, "tenant": 3}
+"""Files and exports of one process that are made or sent at a time: each holds megabytes, or a connection of the database."""
+
+_RETRY_AFTER: Final = 2
 
 
 class Places:
@@ -67,3 +77,32 @@ class Places:
         for waiter, wanted in list(self._waiting.items()):
             if not waiter.done() and (place := self.take(*wanted)) is not None:
                 waiter.set_result(place)
+
+
+_large: Final = Places(LARGE)
+until_answered: Final[ContextVar[ExitStack | None]] = ContextVar("until_answered", default=None)
+"""What ends once the answer that is being made was sent, or nobody is there to take it; none where nobody is served."""
+
+
+def require_large(actor: Actor, tenant: str = "") -> None:
+    """Take a place for an answer that is large, or long in being sent, until it was; ``tenant`` is whose it is about.
+
+    Comes before whatever it costs. Raises ``TooManyRequests`` where the person or the tenant has its share,
+    ``ServiceUnavailable`` where others have all.
+    """
+    answered = until_answered.get()
+    if answered is None:
+        return
+    keys: list[Key] = [("person", actor.user_id or actor.name)]
+    keys.append(("large answers for operators" if actor.operator else "large answers", ""))
+    if tenant and not actor.sees_all:
+        keys.append(("tenant", tenant))
+    place = _large.take(*keys)
+    if place is not None:
+        answered.enter_context(place)
+    elif {"person", "tenant"}.intersection(_large.full(*keys)):
+        raise TooManyRequests(
+            "Other files are being sent to you, or to your tenant: wait for them.", retry_after=_RETRY_AFTER
+        )
+    else:
+        raise ServiceUnavailable("Other files are being sent; try again in a moment.", retry_after=_RETRY_AFTER)

@@ -21,15 +21,19 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.test import Client
 
+from audit.models import AuditEntry
 from portal.http import handler
 from portal.http.handler import AT_WORK, WAITING
-from portal.http.places import Places
-from tenants.models import Recording, User
+from portal.http.places import LARGE, Places
+from tenants.models import Recording, UsageHour, User
+from tests import factories
 from tests.portal.conftest import House, house, signed_in
 from tests.portal.test_api import bearer
 from tests.portalserver import served_portal
 
 RECORDINGS = "/recordings/"
+LARGE_BYTES = 12 << 20
+"""More than the two ends of a connection keep."""
 
 
 def eventually(condition: Callable[[], bool]) -> None:
@@ -46,22 +50,29 @@ class Portal:
         self._port = port
         self._asking = ThreadPoolExecutor(300)
 
-    def begin(self, client: Client, path: str, method: str = "GET") -> socket.socket:
-        """Ask."""
+    def begin(self, client: Client, path: str, body: str = "", *, keeps: int = 0) -> socket.socket:
+        """Ask, or send; ``keeps`` is what this end takes of an answer that nobody reads."""
         asked = socket.socket()
         asked.settimeout(300)
+        if keeps:
+            asked.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, keeps)
         asked.connect(("127.0.0.1", self._port))
         cookies = "; ".join(f"{name}={each.value}" for name, each in client.cookies.items())
-        headers = [f"{method} {path} HTTP/1.1", "Host: 127.0.0.1", "Connection: close", "X-Requested-With: script"]
+        headers = [
+            f"{'POST' if body else 'GET'} {path} HTTP/1.1",
+            "Host: 127.0.0.1",
+            "Connection: close",
+            "X-Requested-With: script",
+        ]
         headers += [f"Cookie: {cookies}"] if cookies else []
         headers += [f"Authorization: {said}" for said in [client.defaults.get("HTTP_AUTHORIZATION")] if said]
-        headers += ["Content-Type: application/json", "Content-Length: 14"] if method == "POST" else []
-        asked.sendall(("\r\n".join(headers) + "\r\n\r\n" + ('{"reason":"x"}' if method == "POST" else "")).encode())
+        headers += ["Content-Type: application/json", f"Content-Length: {len(body)}"] if body else []
+        asked.sendall(("\r\n".join(headers) + "\r\n\r\n" + body).encode())
         return asked
 
-    def ask(self, client: Client, path: str, method: str = "GET") -> tuple[int, bytes]:
+    def ask(self, client: Client, path: str, body: str = "") -> tuple[int, bytes]:
         """The status of the answer, and all that was said."""
-        with self.begin(client, path, method) as asked:
+        with self.begin(client, path, body) as asked:
             return answer_of(asked)
 
     def ask_many(self, client: Client, path: str, times: int) -> Asked:
@@ -182,7 +193,7 @@ def test_of_one_person_few_are_at_work_however_many_are_asked(
         assert portal.ask(mate, "/api/v1/me/")[0] == 200
         assert portal.ask(Client(), "/login/")[0] == 200
         assert portal.ask(Client(), "/readyz")[0] == 200
-        assert portal.ask(switch, "/api/v1/tenants/acme/suspend", "POST")[0] in {200, 202}
+        assert portal.ask(switch, "/api/v1/tenants/acme/suspend", '{"reason": "x"}')[0] == 200
         held.let_go()
         assert asked.codes() == {429: 200 - AT_WORK["person"], 200: AT_WORK["person"]}
     assert portal.ask(flooding, "/tenants/")[0] == 200
@@ -252,6 +263,42 @@ def test_who_goes_keeps_the_place_for_as_long_as_the_thread(
         eventually(lambda: held.waiting == AT_WORK["person"])
         assert portal.ask(browser, "/tenants/")[0] == 429
     eventually(lambda: portal.ask(browser, "/tenants/")[0] == 200)
+
+
+def test_few_exports_of_a_person_are_open_at_a_time(portal: Portal, acme: House) -> None:
+    """Of either kind; refused before it counts as one, or is in the record. Both are read while they are sent."""
+    reader = bearer(acme.owner)
+    archive, audit, asking = (
+        "/api/v1/tenants/acme/export",
+        "/api/v1/audit-logs/export?tenant=acme",
+        '{"secrets": false}',
+    )
+    with Held(UsageHour._meta.db_table) as held, ExitStack() as stack:
+        open_ = [stack.enter_context(portal.begin(reader, archive, asking)) for _ in range(LARGE["person"])]
+        eventually(lambda: held.waiting == LARGE["person"])
+        for code, said in (portal.ask(reader, archive, asking), portal.ask(reader, audit)):
+            assert (code, b"\r\nRetry-After: " in said) == (429, True)
+        assert AuditEntry.objects.filter(action="tenant.export").count() == LARGE["person"]
+        held.let_go()
+        assert [answer_of(each)[0] for each in open_] == [200] * LARGE["person"]
+    eventually(lambda: portal.ask(reader, audit)[0] == 200)
+
+
+def test_a_large_file_is_made_for_few_and_counts_until_it_was_sent(portal: Portal, acme: House) -> None:
+    """By clients that take nothing: what others may have depends on nobody's patience."""
+    found = factories.recording(acme.workspace, acme.editor, shown="x" * LARGE_BYTES)
+    path = f"/recordings/{found.pk}/cast/"
+    reader, other = known(portal, acme.owner, acme.admin)
+    slow = [portal.begin(reader, path, keeps=4096) for _ in range(LARGE["person"])]
+    for each in slow:
+        assert each.recv(15) == b"HTTP/1.1 200 OK"
+    assert portal.ask(reader, path)[0] == 429
+    assert AuditEntry.objects.filter(action="recording.watch").count() == LARGE["person"]
+    assert portal.ask(reader, "/tenants/")[0] == 200
+    assert portal.ask(other, path)[0] == 200, "there is one more about the tenant"
+    for each in slow:
+        each.close()
+    eventually(lambda: portal.ask(reader, path)[0] == 200)
 
 
 def test_a_static_file_that_is_not_there_costs_nobody_a_connection(transactional_db: None) -> None:
