@@ -66,7 +66,7 @@ class _Begun:
     """A request that was read whole, or what is wrong with it, and its place."""
 
     body: IO[bytes]
-    made: tuple[PortalRequest | None, HttpResponseBase | None]
+    made: tuple[ASGIRequest | None, HttpResponseBase | None]
     place: ExitStack
 
 
@@ -129,7 +129,7 @@ class PortalHandler(ASGIHandler):
             _begun.get().place.close()
         return response
 
-    def _keys(self, request: PortalRequest | None) -> tuple[Key, ...]:
+    def _keys(self, request: ASGIRequest | None) -> tuple[Key, ...]:
         """What it counts for: nothing, where it is no request, or no more than a static file is asked for."""
         if request is None or request.path.startswith(settings.STATIC_URL):
             return ()

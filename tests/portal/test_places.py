@@ -186,9 +186,9 @@ def test_of_one_person_few_are_at_work_however_many_are_asked(
     with Held(Recording._meta.db_table) as held:
         asked = portal.ask_many(flooding, RECORDINGS, 200)
         eventually(lambda: asked.answered == 200 - AT_WORK["person"])
-        assert held.waiting == AT_WORK["person"]
+        eventually(lambda: held.waiting == AT_WORK["person"])
         assert {code for code, _ in asked.so_far()} == {429}
-        assert all(b"\r\nRetry-After: " in said for _, said in asked.so_far())
+        assert all(b"\r\nretry-after: " in said for _, said in asked.so_far())
         assert portal.ask(other, "/tenants/")[0] == 200
         assert portal.ask(mate, "/api/v1/me/")[0] == 200
         assert portal.ask(Client(), "/login/")[0] == 200
@@ -209,7 +209,7 @@ def test_whoever_waits_has_the_next_place_and_no_thread_before(
     with Held(Recording._meta.db_table) as held:
         asked = portal.ask_many(browser, RECORDINGS, placed + 9)
         eventually(lambda: asked.answered == 9)
-        assert held.waiting == AT_WORK["person"]
+        eventually(lambda: held.waiting == AT_WORK["person"])
         held.let_go()
         assert asked.codes() == {200: placed, 429: 9}
 
@@ -223,12 +223,12 @@ def test_many_of_a_tenant_are_one_tenant_and_many_tenants_are_not_all(
     mate, other, master = known(portal, acme.editor, third.owner, operator)
     with full(portal, owners[0], admins[0]):
         code, said = portal.ask(mate, "/tenants/")
-        assert (code, b"\r\nRetry-After: " in said) == (429, True)
+        assert (code, b"\r\nretry-after: " in said) == (429, True)
         assert portal.ask(other, "/tenants/")[0] == 200
     with full(portal, *owners, *admins):
         for client in (other, Client()):
             code, said = portal.ask(client, "/login/")
-            assert (code, b"\r\nRetry-After: " in said) == (503, True)
+            assert (code, b"\r\nretry-after: " in said) == (503, True)
         assert b'"status": 503' in portal.ask(Client(), "/api/v1/me/")[1]
         assert portal.ask(master, "/tenants/")[0] == 200
         assert portal.ask(Client(), "/healthz")[0] == 200
@@ -277,7 +277,7 @@ def test_few_exports_of_a_person_are_open_at_a_time(portal: Portal, acme: House)
         open_ = [stack.enter_context(portal.begin(reader, archive, asking)) for _ in range(LARGE["person"])]
         eventually(lambda: held.waiting == LARGE["person"])
         for code, said in (portal.ask(reader, archive, asking), portal.ask(reader, audit)):
-            assert (code, b"\r\nRetry-After: " in said) == (429, True)
+            assert (code, b"\r\nretry-after: " in said) == (429, True)
         assert AuditEntry.objects.filter(action="tenant.export").count() == LARGE["person"]
         held.let_go()
         assert [answer_of(each)[0] for each in open_] == [200] * LARGE["person"]
