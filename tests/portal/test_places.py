@@ -258,9 +258,10 @@ def test_who_goes_keeps_the_place_for_as_long_as_the_thread(
     monkeypatch.setattr(handler, "WAIT_SECONDS", 0.01)
     (browser,) = known(portal, acme.owner)
     with Held(Recording._meta.db_table) as held:
-        for _ in range(AT_WORK["person"]):
-            portal.begin(browser, RECORDINGS).close()
+        gone = [portal.begin(browser, RECORDINGS) for _ in range(AT_WORK["person"])]
         eventually(lambda: held.waiting == AT_WORK["person"])
+        for each in gone:
+            each.close()
         assert portal.ask(browser, "/tenants/")[0] == 429
     eventually(lambda: portal.ask(browser, "/tenants/")[0] == 200)
 
