@@ -91,6 +91,9 @@ class RequestMiddleware:
         target = request.META.get("QUERY_STRING", "").encode("latin-1", "replace")
         if "\x00" in request.path or b"\x00" in unquote_to_bytes(target):
             response: HttpResponseBase = errors.answer(request, 400, "The address contains a NUL character.")
+        elif request.path.startswith(settings.STATIC_URL):
+            # No file, and nothing that needs to know who asks: no place is counted for it (``portal.http.handler``).
+            response = errors.answer(request, 404)
         else:
             response = _readable(request, self.get_response(request))
         refusals.record_answer(request, response)

@@ -26,6 +26,7 @@ from audit.selectors import (
     is_chain,
 )
 from kube.requests.status import BadRequest, Forbidden, NotFound
+from portal.http.places import require_large
 from portal.pages.forms import CHOICES_MAX
 from tenants import actionlimits, selectors
 from tenants.models import Membership, Role
@@ -129,12 +130,13 @@ def export_of(
 ) -> StreamingHttpResponse:
     """The download of what ``entries_page`` would list, oldest first; of a chain alone the whole, which can be verified.
 
-    Raises ``NotFound``, ``BadRequest``, ``TooManyRequests``.
+    Raises ``NotFound``, ``BadRequest``, ``TooManyRequests``, ``ServiceUnavailable``.
     """
     chain, filters = _as_visible(actor, filters, chain, chains)
     lines = {"csv": (export.csv_lines, "text/csv"), "jsonl": (export.json_lines, "application/jsonl")}.get(form)
     if lines is None:
         raise BadRequest("The format is csv or jsonl.")
+    require_large(actor, chain)
     actionlimits.take(actionlimits.EXPORT, actor.user_id or actor.name)
     target = f"audit/{chain}" if chain else "audit"
     # What an operator takes from all chains is the platform's business, what people take of their own is theirs.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -12,6 +11,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 from audit.recorder import Actor
 from gateway.server import questiondeadlines
 from kube.requests.status import ServiceUnavailable
+from portal.http.places import Places
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -25,8 +25,7 @@ class _Desk:
     """Who is being answered. Within a question, its parts are part of it."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._people: Counter[object] = Counter()
+        self._places = Places({"questions": AT_ONCE, "person": OF_PERSON})
         self._within = threading.local()
 
     @contextmanager
@@ -35,20 +34,15 @@ class _Desk:
         if getattr(self._within, "depth", 0):
             yield
             return
-        person = actor.user_id or actor.name
-        with self._lock:
-            if self._people.total() >= AT_ONCE or self._people[person] >= OF_PERSON:
-                raise ServiceUnavailable("Other questions are being answered; ask again in a moment.", retry_after=2)
-            self._people[person] += 1
+        place = self._places.take(("questions", ""), ("person", actor.user_id or actor.name))
+        if place is None:
+            raise ServiceUnavailable("Other questions are being answered; ask again in a moment.", retry_after=2)
         self._within.depth = 1
         try:
-            with questiondeadlines.limited():
+            with place, questiondeadlines.limited():
                 yield
         finally:
             self._within.depth = 0
-            with self._lock:
-                self._people[person] -= 1
-                self._people += Counter()  # without those of nobody
 
 
 _desk = _Desk()

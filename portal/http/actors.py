@@ -13,6 +13,7 @@ from django.http import HttpRequest
 from access.requestlimits import Standing
 from audit.recorder import Actor
 from portal.database.scopes import NOBODY, Scope, everything
+from portal.http.askers import Asker
 from tenants import actionlimits
 from tenants.models import Membership, User
 from tenants.selectors import user_by_email
@@ -35,12 +36,18 @@ def actor_of(request: HttpRequest) -> Actor:
 
 
 def require_pace(request: HttpRequest, user: Any) -> None:
-    """Count once what a person asks; operators are not counted. Raises ``TooManyRequests`` (AD6, AD8).
+    """Count once what a person asks, and say whose it is; operators are not counted. Raises ``TooManyRequests`` (AD6, AD8).
 
     What is read counts for the person's tenant too, of several the one that they have been in for longest: many members
     are no more than one tenant, and who is made a member of another, without being asked, loses nothing by it.
     """
-    if not user.is_authenticated or user.is_staff or hasattr(request, "paced"):
+    if not user.is_authenticated:
+        return
+    # Who looks at the portal as somebody else is an operator.
+    viewing = getattr(request, "viewing", None)
+    person = viewing.viewer if viewing is not None else user
+    request.asker = Asker(person.pk, operator=person.is_staff)  # type: ignore[attr-defined]
+    if user.is_staff or hasattr(request, "paced"):
         return
     kinds = [("person-write", actionlimits.WRITES, user.pk)]
     if request.method in _READING:
@@ -48,6 +55,8 @@ def require_pace(request: HttpRequest, user: Any) -> None:
         tenant = _first_tenant(user.pk, int(time.monotonic() // _REMEMBERED_SECONDS))
         if tenant:
             kinds.append(("tenant-read", actionlimits.TENANT_READS, tenant))
+            if viewing is None:
+                request.asker = Asker(user.pk, tenant)  # type: ignore[attr-defined]
     for name, bucket, key in kinds:
         wait, left = actionlimits.wait_and_left(bucket, key)
         reset, window = (math.ceil(tokens * bucket.interval) for tokens in (bucket.burst - left, bucket.burst))

@@ -92,6 +92,20 @@ def answer(request: HttpRequest, code: int, detail: str = "", *, retry_after: in
     return response
 
 
+def without_page(request: HttpRequest, code: int, detail: str, *, retry_after: int) -> HttpResponse:
+    """The same in words alone, for what is refused where nothing may be looked up, and no template drawn."""
+    if is_of_api(request.path):
+        response = problem(request, code, detail)
+    else:
+        response = HttpResponse(detail, status=code, content_type="text/plain; charset=utf-8")
+        if request.headers.get("HX-Request"):
+            trigger_client_event(response, "toast", {"verdict": "deny", "text": detail[:_SAID_MAX]})
+    response["Retry-After"] = str(retry_after)
+    response["Cache-Control"] = "no-store"
+    response["X-Content-Type-Options"] = "nosniff"
+    return response
+
+
 def problem_body(path: str, code: int, detail: str, *, reason: str = "", request_id: str = "") -> dict[str, Any]:
     """The members of a problem (RFC 9457), with the request's number where it has got one."""
     body: dict[str, Any] = {

@@ -8,8 +8,8 @@ left of it was written by its client.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from django.http import HttpRequest
 
@@ -39,17 +39,25 @@ def believe(request: HttpRequest, trusted: Sequence[Network]) -> None:
     if not by_proxy:
         meta.pop(SCHEME, None)
         return
-    hops = meta.get("HTTP_X_FORWARDED_FOR", "").split(",")
-    for hop in reversed(hops):
-        address = address_of(hop.strip())
-        if address is None:
-            break
-        meta["REMOTE_ADDR"] = address
-        if not _is_in(address, trusted):
-            break
+    meta["REMOTE_ADDR"] = sender_of(meta, trusted)
     # The last word is the proxy's own.
     if SCHEME in meta:
         meta[SCHEME] = meta[SCHEME].rpartition(",")[2].strip()
+
+
+def sender_of(meta: Mapping[str, Any], trusted: Sequence[Network]) -> str:
+    """The address of whoever sends what came with this, as far as it is known for sure."""
+    found = str(meta.get("REMOTE_ADDR", ""))
+    if not _is_in(found, trusted):
+        return found
+    for hop in reversed(meta.get("HTTP_X_FORWARDED_FOR", "").split(",")):
+        address = address_of(hop.strip())
+        if address is None:
+            break
+        found = address
+        if not _is_in(address, trusted):
+            break
+    return found
 
 
 def _is_in(text: str | None, networks: Sequence[Network]) -> bool:

@@ -23,6 +23,7 @@ from portal.access.auditlog import Lines
 from portal.access.explanation import as_member
 from portal.access.inquiries import catalog_of
 from portal.database.scopes import everything
+from portal.http.places import require_large
 from portal.offboarding.archive import Member, archive_pieces
 from store import synchronous
 from store.types import Range
@@ -47,10 +48,11 @@ class Archive(Lines):
 def export_response(actor: Actor, tenant: str, *, secrets: bool, now: datetime) -> Archive:
     """The archive as a download; its beginning is an event of the tenant.
 
-    Raises ``NotFound`` for who is no member, ``TooManyRequests``.
+    Raises ``NotFound`` for who is no member, ``TooManyRequests``, ``ServiceUnavailable``.
     """
     role = require_role(actor, tenant, Role.VIEWER)
     found = selectors.tenant_visible_to(actor, tenant)
+    require_large(actor, tenant)
     actionlimits.take(actionlimits.EXPORT, actor.user_id or actor.name)
     actor.record(Action.TENANT_EXPORTED, chain=tenant, target=f"tenants/{tenant}", detail={"confidential": secrets})
     readable, refused = _readable(actor, found, secrets=secrets)

@@ -15,6 +15,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from kube.requests.status import NotFound
 from portal.http.actors import actor_of
+from portal.http.places import require_large
 from portal.pages.forms import EmptyForm
 from portal.pages.lists import pager
 from portal.views.actions import redirect_out, render_action
@@ -88,6 +89,7 @@ def recording_cast(request: HttpRequest, pk: UUID) -> HttpResponse:
     """Its file, for the player or with ``download`` to keep; that it is taken is in the audit before it is sent."""
     actor = actor_of(request)
     found = recording_visible_to(actor, pk)
+    require_large(actor, found.tenant)
     content = recording_file(found)
     kept = "download" in request.GET
     services.recording_watch(actor=actor, recording=found, how="file" if kept else "page")

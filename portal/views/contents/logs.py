@@ -12,6 +12,8 @@ from kube.display.loglines import read_lines
 from kube.display.text import visible
 from kube.requests.status import NotFound, StatusError
 from portal.contents import reading
+from portal.http.actors import actor_of
+from portal.http.places import require_large
 from portal.views.contents.lists import file_name, url_of
 from portal.views.contents.place import Place, living, through_the_door
 
@@ -70,6 +72,7 @@ def logs(request: HttpRequest, place: Place, name: str) -> HttpResponse:
 def log_file(request: HttpRequest, place: Place, name: str) -> HttpResponse:
     """The end of a log as it was written, some megabytes of it, with the time of each line."""
     asked = _asked(place, name)
+    require_large(actor_of(request), place.workspace.tenant_id)
     raw = reading.log_of(
         place.door,
         name,
