@@ -136,7 +136,8 @@ class PortalHandler(ASGIHandler):
         asker = self._askers.of(request)
         address = network_of(sender_of(request.META, settings.TRUSTED_PROXIES))
         if request.path in _PROBES:
-            return (("probes", ""), ("prober", address))
+            # Whether a process lives is asked while those who ask whether it is ready wait for the database.
+            return (("probes", request.path), ("prober", (request.path, address)))
         if asker is None:
             return (("others", ""), ("strangers", ""), ("address", address))
         if asker.operator:
