@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import orjson
-
 from access.admission.base import CREATE, DELETE, Attributes, NoopPlugin
+from access.admission.notending import NotEnding
 from kube.requests.status import Cause, Forbidden, NotFound
 from store.interface import Store
-from store.types import Check, Key, Operation, Stored
-
-_ENDING: Final = b'"deletionTimestamp"'
-_HELD_MAX: Final = 4096
+from store.types import Key, Operation
 
 IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
 
@@ -29,8 +25,7 @@ class NamespaceLifecycle(NoopPlugin):
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._held: dict[Key, Check] = {}
-        """Namespaces that do not end, as that was last seen: each creation asks."""
+        self._not_ending = NotEnding()
 
     async def validate(self, attributes: Attributes) -> Sequence[Operation]:
         """Hold the namespace as it is; raises ``NotFound`` and ``Forbidden`` in kube-apiserver's words."""
@@ -51,21 +46,15 @@ class NamespaceLifecycle(NoopPlugin):
             raise NotFound(
                 f'namespaces "{attributes.namespace}" not found', kind="namespaces", name=attributes.namespace
             )
-        held = self._held.get(key)
-        if held is None or held.expected != stored.revision:
-            self._refuse_terminating(stored, attributes)
-            if len(self._held) >= _HELD_MAX:
-                self._held.clear()
-            held = self._held[key] = Check(key, stored.revision)
-        return (held,)
+        check = self._not_ending.check(stored)
+        if check is None:
+            raise self._terminating(attributes)
+        return (check,)
 
     @staticmethod
-    def _refuse_terminating(stored: Stored, attributes: Attributes) -> None:
-        # Most do not have the word in them.
-        if _ENDING not in stored.data or "deletionTimestamp" not in orjson.loads(stored.data)["metadata"]:
-            return
+    def _terminating(attributes: Attributes) -> Forbidden:
         resource = attributes.resource
-        raise Forbidden(
+        return Forbidden(
             f'{resource.qualified_name} "{attributes.name}" is forbidden: unable to create new content in namespace '
             f"{attributes.namespace} because it is being terminated",
             group=resource.group,

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
-
-import orjson
 
 from access.admission.base import CREATE, Attributes, NoopPlugin
+from access.admission.notending import NotEnding
 from kube.requests.logicalclusters import ROOT, tenant_of
 from kube.requests.names import SYSTEM_TENANT
 from kube.requests.status import Forbidden, NotFound
 from store.interface import Store
-from store.types import Check, Key, Operation, Stored
-
-_ENDING: Final = b'"deletionTimestamp"'
-_HELD_MAX: Final = 4096
+from store.types import Key, Operation
 
 
 class TenantLifecycle(NoopPlugin):
@@ -30,8 +25,7 @@ class TenantLifecycle(NoopPlugin):
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._held: dict[Key, Check] = {}
-        """Tenants that do not end, as that was last seen: each creation asks."""
+        self._not_ending = NotEnding()
 
     async def validate(self, attributes: Attributes) -> Sequence[Operation]:
         """Hold the tenant as it is; raises ``NotFound`` and ``Forbidden``."""
@@ -42,20 +36,15 @@ class TenantLifecycle(NoopPlugin):
         stored = self._store.peek(key) or await self._store.get(key, cached=True) or await self._store.get(key)
         if stored is None:
             raise NotFound(f'tenants "{tenant}" not found', kind="tenants", name=tenant)
-        held = self._held.get(key)
-        if held is None or held.expected != stored.revision:
-            _refuse_terminating(stored, tenant, attributes)
-            if len(self._held) >= _HELD_MAX:
-                self._held.clear()
-            held = self._held[key] = Check(key, stored.revision)
-        return (held,)
+        check = self._not_ending.check(stored)
+        if check is None:
+            raise _terminating(tenant, attributes)
+        return (check,)
 
 
-def _refuse_terminating(stored: Stored, tenant: str, attributes: Attributes) -> None:
-    if _ENDING not in stored.data or "deletionTimestamp" not in orjson.loads(stored.data)["metadata"]:
-        return
+def _terminating(tenant: str, attributes: Attributes) -> Forbidden:
     resource = attributes.resource
-    raise Forbidden(
+    return Forbidden(
         f'{resource.qualified_name} "{attributes.name}" is forbidden: unable to create new content in the space '
         f"of tenant {tenant} because it is being terminated",
         group=resource.group,
