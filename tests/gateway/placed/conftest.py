@@ -14,18 +14,20 @@ from uuid import uuid4
 
 import pytest
 import yaml
+from django.utils import timezone
 
+from access.credentials import tenant_kubeconfig_issue
 from tenants.models import Cluster, Role, Tenant, Tier, User
 from tenants.reconciler.deletion import tenants_end
 from tenants.reconciler.loop import operations_run
 from tenants.services import cluster_register, tenant_create, tiers_create_defaults
-from tests import kubeapiserver, node
+from tests import factories, kubeapiserver, node
 from tests.clusters import TestCluster, prepared
 from tests.gateway.callers import PATIENCE, Answer, Caller, eventually
 from tests.gateway.conftest import Server
 from tests.kubeapiserver import KUBECTL
 from tests.speaking import Speaker
-from tests.tenants.conftest import OPERATOR, join
+from tests.tenants.conftest import OPERATOR, actor_of, join
 
 SERVER = "server-of-nodes"
 """The folder of what a node has to believe of the cluster that may have one."""
@@ -58,6 +60,10 @@ class Door:
         if made:
             join(self.tenant, user, role)
         return self.server.user(self.name, email, GROUPS[role])
+
+    def member(self, name: str) -> User:
+        """Whom the portal knows by this name."""
+        return User.objects.get(email=f"{name}@{self.name}.test")
 
     def work(self) -> None:
         """Let a worker take its turns."""
@@ -254,6 +260,25 @@ def kubeconfig(caller: Caller, path: Path) -> Path:
     }
     path.write_text(yaml.safe_dump(config))
     return path
+
+
+def tenant_file(door: Door, person: User, path: Path, url: str, settings: Any) -> Path:
+    """The one file of the product for everything that a tenant has, through the API server that is at ``url`` (D9)."""
+    pki = door.server.folder / "pki"
+    settings.PORTAL_TOKEN_KEY_FILE = pki / "portal-tokens.key"
+    Cluster.objects.update(credential_kinds=["gateway"])
+    offered = {"credential_kinds": ["gateway"], "is_default": False}
+    factories.cluster("own", kind=Cluster.Kind.EMBEDDED, server=url, ca_data=(pki / "ca.crt").read_text(), **offered)
+    issued = tenant_kubeconfig_issue(actor=actor_of(person), tenant=door.name, now=timezone.now())
+    assert not issued.missing, issued.missing
+    path.write_text(issued.yaml)
+    return path
+
+
+def bearer(file: Path, ca: Path) -> Caller:
+    """Whoever has such a file."""
+    config = yaml.safe_load(file.read_text())
+    return Caller(config["clusters"][0]["cluster"]["server"], ca, token=config["users"][0]["user"]["token"])
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,7 @@
-"""An informer as client-go has it (reflector and delta store), and a way to the API server that breaks when told to."""
+"""An informer as client-go has it: reflector and delta store."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
 import threading
 from collections import Counter
@@ -17,60 +15,12 @@ from tests.gateway.callers import Caller
 Key = tuple[str, str]
 Delta = tuple[str, str, str, str]
 """What happened, to which UID, in which version, and the word that the object says."""
+Event = tuple[str, str, str, str]
+"""In which namespace a watch tells of what, with which UID and version."""
 
 
 class Gone(Exception):
     """410: the version is not known any more."""
-
-
-class Relay:
-    """A port in front of a server: it may be another server's next, and all that is open may be lost."""
-
-    def __init__(self, port: int) -> None:
-        self.port = port
-        self.listens = 0
-        self._loop = asyncio.new_event_loop()
-        self._open: set[asyncio.StreamWriter] = set()
-        threading.Thread(target=self._loop.run_forever, daemon=True).start()
-        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(300)
-
-    def lose(self) -> None:
-        """Cut every connection, without a word."""
-        self._loop.call_soon_threadsafe(self._cut)
-
-    def close(self) -> None:
-        self.lose()
-        self._loop.call_soon_threadsafe(self._server.close)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-
-    async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.listens = self._server.sockets[0].getsockname()[1]
-
-    def _cut(self) -> None:
-        for writer in self._open:
-            writer.transport.abort()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            there = await asyncio.open_connection("127.0.0.1", self.port)
-        except OSError:
-            writer.transport.abort()
-            return
-        self._open |= {writer, there[1]}
-        ways = [asyncio.ensure_future(_pass(reader, there[1])), asyncio.ensure_future(_pass(there[0], writer))]
-        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        for each in (writer, there[1]):
-            each.close()
-            self._open.discard(each)
-        await asyncio.wait(ways)
-
-
-async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError):
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
 
 
 class Informer(threading.Thread):
@@ -87,6 +37,7 @@ class Informer(threading.Thread):
         self._caller, self._path, self._selector, self._streams = caller, path, selector, streams
         self.store: dict[Key, dict[str, Any]] = {}
         self.deltas: list[Delta] = []
+        self.told: list[Event] = []
         self.repeated: list[dict[str, Any]] = []
         self.counts: Counter[str] = Counter()
         self._version = ""
@@ -95,6 +46,10 @@ class Informer(threading.Thread):
     def stop(self) -> None:
         self._over.set()
         self.join(300)
+
+    def known(self) -> dict[Key, tuple[str, str]]:
+        """What is there, in which version."""
+        return {key: version_of(found) for key, found in dict(self.store).items()}
 
     def words(self) -> dict[Key, str]:
         """What is there, as far as it knows."""
@@ -154,15 +109,16 @@ class Informer(threading.Thread):
             self.store[key] = item
 
     def _apply(self, event: dict[str, Any]) -> bool:
-        """What one event of a watch means. One that says what is known already is repeated."""
+        """What one event of a watch means. One that says what is known already, or what was before, is repeated."""
         item, self._version = event["object"], event["object"]["metadata"]["resourceVersion"]
         if event["type"] == "BOOKMARK":
             return False
         key = key_of(item)
         known = self.store.get(key)
         fits = {"ADDED": known is None, "DELETED": known is not None}.get(
-            event["type"], known is not None and version_of(known) != version_of(item)
+            event["type"], known is not None and number_of(known) < number_of(item)
         )
+        self.told.append((key[0], event["type"], *version_of(item)))
         if not fits:
             self.repeated.append(event)
         if event["type"] == "DELETED":
@@ -205,3 +161,8 @@ def key_of(item: dict[str, Any]) -> Key:
 
 def version_of(item: dict[str, Any]) -> tuple[str, str]:
     return item["metadata"]["uid"], item["metadata"]["resourceVersion"]
+
+
+def number_of(item: dict[str, Any]) -> int:
+    """Where the version stands among those of its object."""
+    return int(item["metadata"]["resourceVersion"])

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import shutil
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,24 +18,17 @@ from lightkube import KubeConfig
 from lightkube.resources.core_v1 import ConfigMap
 
 from tests.clusters import TestCluster
-from tests.gateway.callers import Caller, config_map, eventually
+from tests.gateway.callers import Caller, eventually
 from tests.gateway.conftest import Server, another, stop
+from tests.gateway.placed.breaking import Relay
 from tests.gateway.placed.conftest import House
-from tests.gateway.placed.informer import Informer, Relay
+from tests.gateway.placed.followers import OURS, Writer
+from tests.gateway.placed.informer import Informer
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 PATIENCE = 240.0
 """Where a test gives up on clusters, whatever the machine."""
-OURS = {"test": "ours"}
-
-
-def made(word: str, name: str = "one") -> dict[str, Any]:
-    return config_map(name, {"word": word}, labels=OURS)
-
-
-def path(namespace: str, name: str = "") -> str:
-    return f"/api/v1/namespaces/{namespace}/configmaps" + (f"/{name}" if name else "")
 
 
 def test_clients_for_python_see_all_namespaces_as_one_cluster(new_house: Callable[[], House]) -> None:
@@ -106,47 +98,6 @@ def operator(house: House) -> Iterator[list[str]]:
         thread.join(300)
 
 
-class Writer:
-    """Writes every word once, in one namespace after the other, and knows what is there in the end."""
-
-    def __init__(self, house: House) -> None:
-        self._house, self._number = house, 0
-        self.words: dict[tuple[str, str], str] = {}
-        self.last: list[str] = []
-
-    def write(self, rounds: int = 1) -> None:
-        """In every namespace a new object, a change of another, and the end of a third; each is sent until it is done."""
-        self.last = []
-        for _ in range(rounds):
-            for namespace in self._house.names:
-                self._number += 1
-                number = self._number
-                self._send("POST", path(namespace), made(f"new {number}", f"o{number}"))
-                self.words[namespace, f"o{number}"] = f"new {number}"
-                mine = [key for key in self.words if key[0] == namespace]
-                self._send("PATCH", path(*mine[-1]), {"data": {"word": f"changed {number}"}})
-                self.words[mine[-1]] = f"changed {number}"
-                self.last += [f"new {number}", f"changed {number}"]
-                if len(mine) > 3:
-                    self._send("DELETE", path(*mine[0]), None)
-                    del self.words[mine[0]]
-
-    def _send(self, method: str, where: str, body: Any) -> None:
-        """What was done by an attempt that nobody heard of is done."""
-        done = {"POST": (201, 409), "PATCH": (200,), "DELETE": (200, 404)}[method]
-        media = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else None
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            with contextlib.suppress(OSError):
-                answer = self._house.owner.call(method, where, body, media)
-                if answer.status in done:
-                    return
-                # A kube-apiserver that has just come back does not know its own RBAC for a moment.
-                assert answer.status in (403, 429, 500, 502, 503, 504), answer.body
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
-
-
 @pytest.fixture
 def spare(door_server: tuple[Server, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """Another server of the same product, with the same certificates."""
@@ -163,7 +114,7 @@ def test_an_informer_misses_and_repeats_nothing_whatever_breaks(
 ) -> None:
     """The connection is lost, the server that it asks ends and another takes its place, a cluster's server is restarted."""
     house = new_house()
-    writer = Writer(house)
+    writer = Writer(house.owner, house.names, PATIENCE)
     writer.write()
     with contextlib.ExitStack() as stack:
         relay = Relay(spare.port)
