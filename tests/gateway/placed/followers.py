@@ -88,6 +88,7 @@ class Light(threading.Thread):
         self.told: list[Event] = []
         self.counts: Counter[str] = Counter()
         self._known: dict[Key, tuple[str, str]] = {}
+        self._version = ""
         self._light = lightkube.Client(config=KubeConfig.from_file(file), namespace=namespace)
         self._over = threading.Event()
 
@@ -101,26 +102,32 @@ class Light(threading.Thread):
     def run(self) -> None:
         while not self._over.wait(PAUSE):
             try:
-                listed = self._light.list(ConfigMap, labels=OURS)
-                self._known = dict(named(item) for item in listed)
-                self.counts["lists"] += 1
-                self._follow(listed.resourceVersion)
+                if not self._version:
+                    listed = self._light.list(ConfigMap, labels=OURS)
+                    self._known = dict(named(item) for item in listed)
+                    self._version = listed.resourceVersion
+                    self.counts["lists"] += 1
+                self._follow()
             except httpx.HTTPError:
+                # Of a connection that cannot be made lightkube asks nobody whether to go on.
                 self.counts["failures"] += 1
 
-    def _follow(self, version: str) -> None:
+    def _follow(self) -> None:
+        """From where it is, up to where the version is not known any more."""
         watched = self._light.watch(
-            ConfigMap, labels=OURS, resource_version=version, server_timeout=30, on_error=self._fail
+            ConfigMap, labels=OURS, resource_version=self._version, server_timeout=30, on_error=self._fail
         )
         for what, item in watched:
             key, now = named(item)
             self.told.append((key[0], what, *now))
+            self._version = now[1]
             if what == "DELETED":
                 self._known.pop(key, None)
             else:
                 self._known[key] = now
             if self._over.is_set():
                 return
+        self._version = ""
 
     def _fail(self, error: Exception, _: int) -> OnErrorResult:
         status = getattr(error, "status", None)

@@ -72,7 +72,8 @@ class Shipyard:
         self.done: Counter[str] = Counter()
         self._core = kubernetes.client.CoreV1Api(kubernetes.config.new_client_from_config(str(file)))
         self.registry = kopf.OperatorRegistry()
-        on: dict[str, Any] = {"registry": self.registry}
+        # What fails is tried again after a second.
+        on: dict[str, Any] = {"registry": self.registry, "backoff": 1.0}
         kopf.on.login(**on)(kopf.login_with_kubeconfig)
         kopf.on.create(GROUP, "v1", "yachts", **on)(self.build)
         kopf.on.update(GROUP, "v1", "yachts", field="spec.sails", **on)(self.refit)
@@ -81,36 +82,22 @@ class Shipyard:
     def build(self, spec: Any, name: str, namespace: str, body: Any, patch: Any, **_: Any) -> None:
         owner = {"apiVersion": f"{GROUP}/v1", "kind": "Yacht", "name": name, "uid": body["metadata"]["uid"]}
         papers = {"metadata": {"name": name, "ownerReferences": [owner]}, "data": {"sails": str(spec["sails"])}}
-        with as_temporary():
+        try:
             self._core.create_namespaced_config_map(namespace, papers)
+        except kubernetes.client.ApiException as error:
+            # An attempt that nobody heard of has made it.
+            if error.status != 409:
+                raise
         patch.status["sails"] = spec["sails"]
         self.done[f"build {name}"] += 1
 
     def refit(self, spec: Any, name: str, namespace: str, patch: Any, **_: Any) -> None:
-        with as_temporary():
-            self._core.patch_namespaced_config_map(name, namespace, {"data": {"sails": str(spec["sails"])}})
+        self._core.patch_namespaced_config_map(name, namespace, {"data": {"sails": str(spec["sails"])}})
         patch.status["sails"] = spec["sails"]
         self.done[f"refit {name} {spec['sails']}"] += 1
 
     def scrap(self, name: str, **_: Any) -> None:
         self.done[f"scrap {name}"] += 1
-
-
-@contextlib.contextmanager
-def as_temporary() -> Iterator[None]:
-    """What cannot be done now is done later; what was done by an attempt that nobody heard of is done."""
-    try:
-        yield
-    except kubernetes.client.ApiException as error:
-        if error.status != 409:
-            raise kopf.TemporaryError(str(error), delay=1) from error
-    except OSError as error:
-        raise kopf.TemporaryError(str(error), delay=1) from error
-    except Exception as error:
-        # urllib3's own, which are of no common kind.
-        if not type(error).__module__.startswith("urllib3"):
-            raise
-        raise kopf.TemporaryError(str(error), delay=1) from error
 
 
 @contextlib.contextmanager
