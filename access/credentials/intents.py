@@ -1,6 +1,7 @@
 """Commits what is about to be issued, before any token is made: no record, no token (GW3, GW9).
 
-Ownership, state and rate are checked under the row's lock; a refusal is committed as well, and raised after that.
+Ownership, state and rate are checked under the locks of the tenant and the workspace, so that a membership which ends
+meanwhile has ended before, or ends the credential too; a refusal is committed as well, and raised after that.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def intend(
     limited: bool = True,
     life: timedelta = LIFE,
 ) -> Intent:
-    """Check everything under the workspace's row lock and commit the intent, or the refusal; raise the refusal.
+    """Check everything under the rows' locks and commit the intent, or the refusal; raise the refusal.
 
     Without ``kind`` it is what the cluster recommends. ``life`` is that of a token in a file.
     """
@@ -69,12 +70,13 @@ def intend(
         raise Invalid(f"minutes: {words}", kind="Credential", causes=[Cause("FieldValueInvalid", words, "minutes")])
     refusal: StatusError
     with transaction.atomic():
-        rows = Workspace.objects.select_for_update(no_key=True, of=("self",)).select_related(
-            "tenant", "cluster", "tier", "user"
-        )
-        workspace = rows.filter(pk=workspace_id).first()
-        if workspace is None:
+        found = Workspace.objects.filter(pk=workspace_id)
+        tenant = found.values_list("tenant_id", flat=True).first()
+        if tenant is None:
             raise _unknown(workspace_id)
+        tenant_locked(tenant)
+        rows = found.select_for_update(no_key=True, of=("self",))
+        workspace = rows.select_related("tenant", "cluster", "tier", "user").get()
         kind = kind or next(iter(workspace.cluster.credential_kinds), "")
         try:
             member = role_of(actor, workspace.tenant_id)
