@@ -46,7 +46,7 @@ def require_pace(request: HttpRequest, user: Any) -> None:
     # Who looks at the portal as somebody else is an operator.
     viewing = getattr(request, "viewing", None)
     person = viewing.viewer if viewing is not None else user
-    request.asker = Asker(person.pk, operator=person.is_staff)  # type: ignore[attr-defined]
+    request.asker = Asker(person.pk, operator=person.is_staff, name=person.email)  # type: ignore[attr-defined]
     if user.is_staff or hasattr(request, "paced"):
         return
     kinds = [("person-write", actionlimits.WRITES, user.pk)]
@@ -56,7 +56,7 @@ def require_pace(request: HttpRequest, user: Any) -> None:
         if tenant:
             kinds.append(("tenant-read", actionlimits.TENANT_READS, tenant))
             if viewing is None:
-                request.asker = Asker(user.pk, tenant)  # type: ignore[attr-defined]
+                request.asker = Asker(user.pk, tenant, name=user.email)  # type: ignore[attr-defined]
     for name, bucket, key in kinds:
         wait, left = actionlimits.wait_and_left(bucket, key)
         reset, window = (math.ceil(tokens * bucket.interval) for tokens in (bucket.burst - left, bucket.burst))
