@@ -28,10 +28,11 @@ from access.models import Credential, Login
 from audit.addresses import address_of
 from audit.models import Outcome
 from audit.recorder import Actor
+from kube.authentication.portaltokens import AUDIENCE, cluster_audience
 from kube.requests.status import Cause, Conflict, Forbidden, Invalid, NotFound, StatusError, TooManyRequests
 from tenants import actionlimits
 from tenants.clusters import objects
-from tenants.models import CredentialKind, NoticeKind, Role, Tenant, TenantState, User, Workspace
+from tenants.models import Cluster, CredentialKind, NoticeKind, Role, Tenant, TenantState, User, Workspace
 from tenants.notices import note
 from tenants.rights import require_role, role_of, tenant_locked
 
@@ -42,12 +43,16 @@ MINUTES_MIN: Final = 10
 
 
 class Intent(NamedTuple):
-    """What may be issued. Without ``credential`` it is a file that holds no secret: a login has one when it is used."""
+    """What may be issued. Without ``credential`` it is a file that holds no secret: a login has one when it is used.
+
+    ``audience`` is who takes a token of the portal: the product's own API server, or the workspace's cluster alone.
+    """
 
     workspace: Workspace
     kind: str
     credential: Credential | None
     life: timedelta = LIFE
+    audience: str = AUDIENCE
 
 
 def intend(
@@ -60,10 +65,12 @@ def intend(
     login: Login | None = None,
     limited: bool = True,
     life: timedelta = LIFE,
+    at_cluster: bool = False,
 ) -> Intent:
     """Check everything under the rows' locks and commit the intent, or the refusal; raise the refusal.
 
-    Without ``kind`` it is what the cluster recommends. ``life`` is that of a token in a file.
+    Without ``kind`` it is what the cluster recommends. ``life`` is that of a token in a file; ``at_cluster`` has a
+    ``gateway`` one be for the workspace's cluster alone, which asks about it (GW17).
     """
     if not timedelta(minutes=MINUTES_MIN) <= life <= LIFE:
         words = f"From {MINUTES_MIN} to {SECONDS // 60} minutes."
@@ -81,6 +88,7 @@ def intend(
         try:
             member = role_of(actor, workspace.tenant_id)
             chosen = _chosen(workspace, member, role, kind, workspace_id)
+            audience = _audience(workspace, kind) if at_cluster else AUDIENCE
             if limited:
                 actionlimits.take(actionlimits.CREDENTIAL, actor.user_id or actor.name)
         except StatusError as error:
@@ -91,8 +99,8 @@ def intend(
                 refusal_record(actor, workspace, {"role": role, "kind": kind[:8], "reason": error.message})
         else:
             user = actor.user_id or workspace.user_id
-            credential = _committed(actor, user, workspace.tenant, workspace, chosen, kind, now, login, life)
-            return Intent(workspace, kind, credential, life)
+            credential = _committed(actor, user, workspace.tenant, workspace, chosen, kind, now, login, life, audience)
+            return Intent(workspace, kind, credential, life, audience)
     raise refusal
 
 
@@ -121,6 +129,7 @@ def _committed(
     now: datetime,
     login: Login | None,
     life: timedelta = LIFE,
+    audience: str = AUDIENCE,
 ) -> Credential | None:
     """The row, and its record; one of the portal's is whole from the beginning, and a login's is there once."""
     if actor.auditor:
@@ -156,6 +165,8 @@ def _committed(
     detail: dict[str, object] = {"id": str(identifier), "role": role}
     if not direct:
         detail |= {"jti": credential.jti, "expires": credential.expires_at}
+    if audience != AUDIENCE:
+        detail["audience"] = audience
     if user != actor.user_id:
         what = f"A credential for {workspace or tenant.name} is issued for you by {actor.name}"
         to = User.objects.get(pk=user)
@@ -197,6 +208,16 @@ def _chosen(workspace: Workspace, member: Role | None, role: str, kind: str, wor
         offered = ", ".join(workspace.cluster.credential_kinds) or "none"
         raise Conflict(f"The cluster {workspace.cluster.name} offers other credentials: {offered}.", kind="workspaces")
     return chosen
+
+
+def _audience(workspace: Workspace, kind: str) -> str:
+    """Of a token for the workspace's cluster alone. Raises ``Conflict`` where it could never be shown there."""
+    cluster = workspace.cluster
+    if kind != CredentialKind.GATEWAY or cluster.kind != Cluster.Kind.EXTERNAL:
+        raise Conflict(
+            "Only a gateway credential is made for a cluster, and only for one that is registered.", kind="workspaces"
+        )
+    return cluster_audience(cluster.name)
 
 
 def _unknown(workspace_id: UUID) -> NotFound:
