@@ -142,6 +142,12 @@ def claim(**spec: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "d"}, "spec": fields}
 
 
+def annotated_claim(of: str) -> dict[str, Any]:
+    """One of the class that an annotation says, whatever its field does."""
+    body = claim(storageClassName="standard")
+    return {**body, "metadata": {**body["metadata"], "annotations": {"volume.beta.kubernetes.io/storage-class": of}}}
+
+
 def binding(name: str, subject: dict[str, str], role: str = "tenantry-tenant-view") -> dict[str, Any]:
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",

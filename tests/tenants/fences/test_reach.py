@@ -17,6 +17,7 @@ from tests.tenants.fences.bodies import (
     RBAC,
     House,
     account,
+    annotated_claim,
     binding,
     claim,
     group,
@@ -112,6 +113,8 @@ def hostile(house: House) -> dict[str, tuple[str, str, dict[str, Any]]]:
         "classless-volume": ("persistentvolumeclaims", "/api/v1", claim(storageClassName="")),
         "any-volume": ("persistentvolumeclaims", "/api/v1", claim()),
         "static-class": ("persistentvolumeclaims", "/api/v1", claim(storageClassName="manual")),
+        "static-class-by-annotation": ("persistentvolumeclaims", "/api/v1", annotated_claim("manual")),
+        "classless-volume-by-annotation": ("persistentvolumeclaims", "/api/v1", annotated_claim("")),
         "too-much-storage": (
             "persistentvolumeclaims",
             "/api/v1",
