@@ -315,7 +315,14 @@ def test_no_object_takes_less_than_nothing(server: Server, tenant: str, owner: C
     }
     owner.patch(f"{path}/a/status", {"status": status})
     assert owner.post(path, pod("c", "2")).status == 403
-    assert used(owner)["requests.cpu"] in ("3", "4")
+    # Nor less than it wants: what its status says now, another status takes back, which no quota refuses.
+    status["containerStatuses"][0]["resources"]["requests"]["cpu"] = "1m"
+    assert owner.patch(f"{path}/a/status", {"status": status}).status == 200
+    assert used(owner)["requests.cpu"] == "4"
+    assert owner.post(path, pod("c", "1m")).status == 403
+    assert owner.delete(f"{path}/b").status == 200
+    assert owner.post(path, pod("c", "3")).status == 201
+    assert used(owner)["requests.cpu"] == "4"
 
 
 def test_what_a_change_ends_gives_back_all_that_it_took(server: Server, tenant: str, owner: Caller) -> None:
