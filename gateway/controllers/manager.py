@@ -19,6 +19,7 @@ from gateway.controllers.apibindings import BindingController
 from gateway.controllers.clusterroles import ClusterRoleController
 from gateway.controllers.definitions import DefinitionController
 from gateway.controllers.namespacecontents import NamespaceContentsController
+from gateway.controllers.policytypes import PolicyTypesController
 from gateway.controllers.publications import PublicationController
 from gateway.controllers.workspaces import WorkspaceController
 from gateway.resources.customresources import CustomResources
@@ -235,6 +236,7 @@ async def run_controllers(
     tree = WorkspaceController(store, database_url, url, doors.holds, room)
     roles = ClusterRoleController(store, database_url)
     contents = NamespaceContentsController(store, database_url, bundle, recounts.on_remade)
+    types = PolicyTypesController(store, database_url, custom)
     published = PublicationController(store, database_url, custom.resource_of, refused)
     lifecycle = GarbageCollector(
         store,
@@ -256,6 +258,7 @@ async def run_controllers(
         Supervised("clusterroles", roles.run),
         Supervised("namespaces", contents.run),
         Supervised("published", published.run),
+        Supervised("policytypes", types.run),
         *(Supervised(name, run) for name, run in further),
     ]
 
