@@ -95,7 +95,9 @@ class QuotaController:
             if not key.namespace:
                 continue
             if key[1:3] == _RESOURCE_QUOTAS and (
-                event.type is EventType.ADDED or (_PUBLISHED_COPY in event.data and not _is_settled(event.data))
+                event.type is EventType.ADDED
+                or _counts_anew(event)
+                or (_PUBLISHED_COPY in event.data and not _is_settled(event.data))
             ):
                 self._note(key.space, key.namespace, None)
             elif event.type is EventType.DELETED and not _is_copy(event.data):
@@ -118,7 +120,7 @@ class QuotaController:
                 if pending is not None and tenant_of(pending.space) != tenant_of(key.space):
                     self._enqueue_tenant(pending)
                 pending = None
-                if not tenantquotas.is_counted(orjson.loads(event.data)):
+                if not tenantquotas.is_counted(orjson.loads(event.data)) or _counts_anew(event):
                     self._enqueue_tenant(key)
             elif key[1:3] != _RESOURCE_QUOTAS:
                 counts = event.type is not EventType.MODIFIED and key[1:3] not in _PLACED
@@ -182,6 +184,14 @@ def _settles(event: Event, lost: Key) -> bool:
         return False
     before, after = (_without_status(orjson.loads(data)) for data in (event.previous, event.data))
     return before == after
+
+
+def _counts_anew(event: Event) -> bool:
+    """Whether a quota counts something else than before: who wrote while that was counted did not know that it counts."""
+    if event.type is not EventType.MODIFIED or event.previous is None:
+        return False
+    before, after = (orjson.loads(data).get("spec") for data in (event.previous, event.data))
+    return bool(before != after)
 
 
 def _without_status(body: dict[str, Any]) -> dict[str, Any]:
