@@ -203,6 +203,8 @@ class _Checker:
         if name in _LOGIC:
             for arg, declared in zip(node.args, types, strict=True):
                 if type_name(declared) not in ("bool", "dyn"):
+                    if name == "!_":
+                        raise self._mismatch(node, types)
                     raise self._problem(f"expected type 'bool' but found '{type_name(declared)}'", arg)
             return _BOOL
         if "null" in known and any(kind == "object" or kind.startswith(("list", "map")) for kind in known):

@@ -77,6 +77,7 @@ REFUSED: list[tuple[dict[str, Any], Where, str]] = [
     ({"rule": "self.s.foo > 1"}, (), "type 'string' does not support field selection"),
     ({"rule": "self.n.all(x, true)"}, (), "cannot be range of a comprehension"),
     ({"rule": "self.n && true"}, (), "expected type 'bool' but found 'int'"),
+    ({"rule": "!self.n"}, (), "found no matching overload for '!_' applied to '(int)'"),
     ({"rule": "self.n + 1.0 > 2.0"}, (), "applied to '(int, double)'"),
     ({"rule": "self.b > 1"}, (), "applied to '(bool, int)'"),
     ({"rule": "has(self.nope)"}, (), "undefined field 'nope'"),

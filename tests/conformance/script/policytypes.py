@@ -31,6 +31,7 @@ EXPRESSIONS: Final = (
     "size(object.spec.replicas) > 1",
     "object.spec.replicas + 'a' == 'b'",
     "!object.spec.paused",
+    "!object.spec.replicas",
     "object == oldObject",
     "oldObject.foo == null",
     "object.spec.paused || object.spec.replicas == 1",
