@@ -246,7 +246,7 @@ async def run_controllers(
     tree = WorkspaceController(store, database_url, url, doors.holds, room)
     roles = ClusterRoleController(store, database_url)
     contents = NamespaceContentsController(store, database_url, bundle, recounts.on_remade)
-    types = PolicyTypesController(store, database_url, custom)
+    types = PolicyTypesController(store, custom)
     published = PublicationController(store, database_url, custom.resource_of, refused)
     lifecycle = GarbageCollector(
         store,
@@ -257,7 +257,7 @@ async def run_controllers(
         outlives_owners=outlives_owners,
     )
     undos = [store.subscribe(worker.on_events) for worker in (recounts, controller)]
-    undos += [store.subscribe(worker.on_events, resources=worker.resources) for worker in (bindings, tree)]
+    undos += [store.subscribe(worker.on_events, resources=worker.resources) for worker in (bindings, tree, types)]
     undos += [doors.subscribe(worker.on_doors) for worker in (lifecycle, controller, bindings, tree)]
     tasks = [
         Supervised("definitions", controller.run),

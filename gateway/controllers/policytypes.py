@@ -1,7 +1,8 @@
 """The status of ValidatingAdmissionPolicies: what the schemas of the kinds that they name have against them (TS15).
 
 As kube-controller-manager writes it, beside the requests. A policy is looked at when it says something else than at the
-last look, not when a kind does. One worker of a database; a write holds only while the policy is as it was seen.
+last look, not when a kind does. Each process looks, and the first to write is done: a write holds only while the policy is as it
+was seen.
 """
 
 from __future__ import annotations
@@ -34,42 +35,36 @@ from kube.kinds.schemas import OBJECT_META
 from kube.objects import managedfields
 from kube.objects.managedfields import Write
 from kube.requests.logicalclusters import ROOT
+from kube.requests.status import StatusError
 from store.engine import Engine
 from store.fairqueue import FairQueue
-from store.postgresql.leadership import CheckLeadership, lead
-from store.types import Event, EventType, Key, PreconditionFailed, Range, Update
+from store.types import Event, EventType, Key, PreconditionFailed, Range, StoreError, Update
 
 logger = logging.getLogger(__name__)
 
-LEADER_LOCK: Final = 7_236_018_507
-_IDLE_SECONDS: Final = 5.0
 _POLICIES: Final = (GROUP, POLICIES)
+_RETRY_SECONDS: Final = 0.1
 
 
 class PolicyTypesController:
     """The worker; ``run`` works until it is cancelled."""
 
-    def __init__(self, store: Engine, conninfo: str, custom: CustomResources) -> None:
+    resources: Final = (_POLICIES,)
+    """What ``on_events`` looks at."""
+
+    def __init__(self, store: Engine, custom: CustomResources) -> None:
         self._store = store
-        self._conninfo = conninfo
         self._custom = custom
         self._queue = FairQueue(self._reconcile_safely)
 
     async def run(self) -> None:
-        """Lead, or wait to, and start over whenever the database went away."""
-        await lead(self._conninfo, LEADER_LOCK, "tenantry-policytypes", self._lead)
+        """Look at all that there are, and then at each that changes."""
+        for item in (await self._store.list(Range(ROOT, *_POLICIES))).items:
+            self._queue.add(item.key)
+        await self._queue.run()
 
-    async def _lead(self, check_leadership: CheckLeadership) -> None:
-        self._queue.clear()
-        undo = self._store.subscribe(self._note, resources=[_POLICIES])
-        try:
-            for item in (await self._store.list(Range(ROOT, *_POLICIES))).items:
-                self._queue.add(item.key)
-            await self._queue.run(check_leadership, every=_IDLE_SECONDS)
-        finally:
-            undo()
-
-    def _note(self, events: Sequence[Event]) -> None:
+    def on_events(self, events: Sequence[Event]) -> None:
+        """Note what was made or changed."""
         for event in events:
             if event.key[:3] == (ROOT, *_POLICIES) and event.type is not EventType.DELETED:
                 self._queue.add(event.key)
@@ -77,22 +72,21 @@ class PolicyTypesController:
     async def _reconcile_safely(self, key: Key) -> None:
         try:
             await self._reconcile(key)
-        except PreconditionFailed:
+        except StoreError as error:
+            if not isinstance(error, PreconditionFailed):
+                logger.warning("the types of the admission policy %s were not checked: %s", key.name, error)
             self._queue.add(key)
-            await asyncio.sleep(0.01)
-        except (KeyError, TypeError, ValueError, AttributeError):
+            await asyncio.sleep(_RETRY_SECONDS)
+        except (StatusError, KeyError, TypeError, ValueError, AttributeError):
             # A policy that is not shaped as it should be must not stop the work for all others.
             logger.exception("the types of the admission policy %s cannot be checked", key.name)
 
     async def _reconcile(self, key: Key) -> None:
-        stored = await self._store.get(key)
+        stored, resource = await self._store.get(key), BUILTINS.by_group_resource(*_POLICIES)
         policy = orjson.loads(stored.data) if stored is not None else {}
-        if stored is None or not is_due(policy):
+        if stored is None or resource is None or not is_due(policy):
             return
         found = await self._warnings(policy.get("spec") or {})
-        resource = BUILTINS.by_group_resource(*_POLICIES)
-        if resource is None:
-            return
         kind = Kind(resource, resource.storage_version)
         write = Write(MANAGER, kind.api_version, timestamp(time.time()), subresource="status")
         applied = with_type_checking(policy, found)
