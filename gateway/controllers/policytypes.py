@@ -91,7 +91,9 @@ class PolicyTypesController:
         write = Write(MANAGER, kind.api_version, timestamp(time.time()), subresource="status")
         applied = with_type_checking(policy, found)
         body = managedfields.apply(kind.structure, policy, applied, write, force=True)
-        await self._store.commit(Update(key, stored.revision, body))
+        # What is said is said where it is empty, too.
+        said = {**body, "status": {**body["status"], **applied["status"]}}
+        await self._store.commit(Update(key, stored.revision, said))
 
     async def _warnings(self, spec: Mapping[str, Any]) -> list[dict[str, str]]:
         catalog = await self._custom.catalog_of(ROOT)

@@ -15,7 +15,7 @@ from kube.cel.typechecker import DeclType
 from kube.kinds.resources import Catalog, Resource, Version, parse_api_version
 from kube.kinds.schemas import Schema
 
-MANAGER: Final = "validatingadmissionpolicy-status-controller"
+MANAGER: Final = "validatingadmissionpolicy-status"
 """Who owns what is written."""
 
 KINDS_MAX: Final = 10

@@ -275,8 +275,9 @@ class _Teller(_Checker):
     def _property(self, declared: Schema, name: str) -> DeclType:
         if declared.definition == REQUESTS:
             return declared.properties.get(name)
-        # As kube-apiserver declares them, of built-in kinds too: what has no type cannot be named.
-        found = _escaped_property(declared, name)
+        # As kube-apiserver declares them, of built-in kinds too: what has no type cannot be named, and words of the language
+        # name fields as they are as well.
+        found = _escaped_property(declared, escaped(name) if name in _RESERVED else name)
         return found if found is not None and _is_declared(found) else None
 
     def _convert(self, node: Node, function: str) -> None:

@@ -15,19 +15,23 @@ OF_CLASS: Final = ".deviceclass.resource.k8s.io/devices"
 REQUESTED: Final = "deviceclass.resource.kubernetes.io/"
 """How the name begins by which a pod asks for devices of a class without a claim."""
 
+BY_PODS_TOO: Final = f"requests.{REQUESTED}"
+"""How the name begins that bounds the devices of a class, whichever way they are asked for."""
+
 _NANO: Final = 10**9
 _ALL: Final = 32
 """As many devices as one claim is given at most: what a request for all that there are is counted as."""
 
 
 def devices(claim: Mapping[str, Any]) -> dict[str, Quantity]:
-    """The devices that a claim may come to hold; of alternatives the most of each class."""
+    """The devices that a claim may come to hold, by both names of each class; of alternatives the most."""
     taken: dict[str, Quantity] = {}
     for request in ((claim.get("spec") or {}).get("devices") or {}).get("requests") or ():
         alternatives = request.get("firstAvailable")
         # Before v1beta2, a request that has no alternatives said itself what it is for.
         taken = add(taken, _most(alternatives) if alternatives else _of(request.get("exactly") or request))
-    return taken
+    named = {f"{class_}{OF_CLASS}": amount for class_, amount in taken.items()}
+    return named | {f"{BY_PODS_TOO}{class_}": amount for class_, amount in taken.items()}
 
 
 def _most(alternatives: Iterable[Mapping[str, Any]]) -> dict[str, Quantity]:
@@ -42,4 +46,4 @@ def _of(asked: Mapping[str, Any]) -> dict[str, Quantity]:
     if mode not in ("ExactCount", "All"):
         return {}
     count = _ALL if mode == "All" else int(asked.get("count", 1))
-    return {f"{asked.get('deviceClassName', '')}{OF_CLASS}": Quantity(count * _NANO)}
+    return {str(asked.get("deviceClassName", "")): Quantity(count * _NANO)}

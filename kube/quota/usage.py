@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from kube.quota.deviceclaims import DEVICE_CLAIMS, OF_CLASS, REQUESTED, devices
+from kube.quota.deviceclaims import BY_PODS_TOO, DEVICE_CLAIMS, OF_CLASS, REQUESTED, devices
 from kube.quota.podresources import (
     Amounts,
     add,
@@ -237,7 +237,7 @@ def _listed(names: Iterable[str], values: Amounts) -> str:
 
 def _concerns(name: str, group: str, resource: str) -> bool:
     if group:
-        of_devices = (group, resource) == DEVICE_CLAIMS and name.endswith(OF_CLASS)
+        of_devices = (group, resource) == DEVICE_CLAIMS and (name.endswith(OF_CLASS) or name.startswith(BY_PODS_TOO))
         return of_devices or name == f"count/{resource}.{group}"
     if resource == "pods":
         return name in _POD_NAMES or name.startswith(_POD_PREFIXES) or _is_extended(name)

@@ -140,6 +140,8 @@ def test_a_claim_consumes_the_devices_that_it_may_come_to_hold() -> None:
         "count/resourceclaims.resource.k8s.io": "1",
         "gpu.deviceclass.resource.k8s.io/devices": "6",
         "fpga.deviceclass.resource.k8s.io/devices": "32",
+        "requests.deviceclass.resource.kubernetes.io/gpu": "6",
+        "requests.deviceclass.resource.kubernetes.io/fpga": "32",
     }
     limited = quota({"gpu.deviceclass.resource.k8s.io/devices": "5"})
     wanted = demand(limited, "resource.k8s.io", "resourceclaims", claim, now=NOW)

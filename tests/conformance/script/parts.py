@@ -338,7 +338,7 @@ def devices(say: Conversation) -> None:
     say.set_up()
     claims = f"/apis/resource.k8s.io/v1/namespaces/{say.namespace}/resourceclaims"
     bound = {"gpu.deviceclass.resource.k8s.io/devices": "40", "count/resourceclaims.resource.k8s.io": "9"}
-    hard = bound | {"requests.deviceclass.resource.kubernetes.io/gpu": "2"}
+    hard = bound | {"requests.deviceclass.resource.kubernetes.io/gpu": "41"}
     say.speaker.send("POST", f"{say.core}/resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": hard}})
     say.until(lambda: bool(_used(say, "q")))
     gpu = {"deviceClassName": "gpu"}

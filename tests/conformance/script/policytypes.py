@@ -47,7 +47,7 @@ RULES: Final[Mapping[str, list[tuple[list[str], list[str], list[str]]]]] = {
     "several": [(["apps"], ["v1"], ["statefulsets", "deployments", "deployments/scale"])],
     "any-group": [(["*"], ["v1"], ["deployments"])],
     "any-version": [(["apps"], ["*"], ["deployments"])],
-    "any-resource": [(["apps"], ["v1"], ["*", "deployments"])],
+    "any-resource": [(["apps"], ["v1"], ["*"])],
     "no-kind": [(["apps"], ["v1"], ["nothing"]), (["nothing.example"], ["v1"], ["deployments"])],
     "rules": [([""], ["v1"], ["pods", "configmaps"]), (["batch"], ["v1"], ["jobs"])],
     "many": [
@@ -131,3 +131,7 @@ def policytypes(say: Conversation) -> None:
     assert say.speaker.send("PATCH", f"{API}/eq-types-words", right, MERGE).status == 200
     _told(say, "words", 2)
     say.speaker.send("DELETE", f"{API}/eq-types-words")
+    for said in ({"message": " "}, {"message": "a\nb"}, {"message": "a\rb"}, {"messageExpression": " "}):
+        wrong = _policy("wrong", deployments, "true")
+        wrong["spec"]["validations"][0].update(said)
+        say.verdict("POST", f"{API}?dryRun=All&{next(iter(said))}={len(str(said))}", wrong)
