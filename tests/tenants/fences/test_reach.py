@@ -247,18 +247,21 @@ def test_the_scheduler_alone_says_where_the_volume_of_a_claim_is_made(house, ope
     group, merge = "system:serviceaccounts:kube-system", "application/merge-patch+json"
     chosen = annotated_claim({NODE: "node-1"})
     path = house.path("persistentvolumeclaims")
-    made = house.server.send("POST", path, chosen, Impersonate_User=controller, Impersonate_Group="system:masters")
+    dry = f"{path}?dryRun=All"
+    made = house.server.send("POST", dry, chosen, Impersonate_User=controller, Impersonate_Group="system:masters")
     assert made.status == 201, "whoever may change the fences stands above them"
-    assert house.server.send("DELETE", f"{path}/d").status == 200
-    assert house.server.send("POST", path, chosen, Impersonate_User=controller, Impersonate_Group=group).status == 422
-    assert house.send("POST", path, claim(storageClassName="standard")).status == 201
+    assert house.server.send("POST", dry, chosen, Impersonate_User=controller, Impersonate_Group=group).status == 422
+    kept = {**claim(storageClassName="standard"), "metadata": {"name": "kept"}}
+    assert house.send("POST", path, kept).status == 201
     change = {"metadata": {"annotations": {NODE: "node-1"}}}
-    assert house.send("PATCH", f"{path}/d", change, media=merge).status == 422
+    assert house.send("PATCH", f"{path}/kept", change, media=merge).status == 422
     scheduler = {"Impersonate_User": "system:kube-scheduler"}
-    assert house.server.send("PATCH", f"{path}/d", change, media=merge, **scheduler).status == 200
-    labelled = house.send("PATCH", f"{path}/d", {"metadata": {"labels": {"a": "b"}}}, media=merge)
+    assert house.server.send("PATCH", f"{path}/kept", change, media=merge, **scheduler).status == 200
+    labelled = house.send("PATCH", f"{path}/kept", {"metadata": {"labels": {"a": "b"}}}, media=merge)
     assert labelled.status == 200, labelled.body
-    assert house.send("DELETE", f"{path}/d").status == 200
+    assert house.server.send("DELETE", f"{path}/kept").status == 200
+    # No controller takes its protection off here.
+    house.server.send("PATCH", f"{path}/kept", {"metadata": {"finalizers": None}}, media=merge)
     for other, node, status in ((opened, "node-1", 201), (opened, "node-2", 422), (boundless, "node-2", 201)):
         assert other.create("persistentvolumeclaims", annotated_claim({NODE: node})).status == status
 
