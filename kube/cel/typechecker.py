@@ -37,12 +37,14 @@ _LOGIC: Final = frozenset({"_&&_", "_||_", "!_"})
 _SCALARS: Final = frozenset({"string", "integer", "number", "boolean", "null"})
 _CONVERTED: Final = {"date-time": "timestamp", "date": "timestamp", "duration": "duration", "byte": "base64.decode"}
 _PATTERNS: Final = frozenset({"matches", "find", "findAll"})
-_RESERVED: Final = frozenset(
+RESERVED: Final = frozenset(
     (
         *("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if"),
         *("import", "let", "loop", "package", "namespace", "return", "var", "void", "while"),
     )
 )
+"""Words of the language."""
+
 _ESCAPES: Final = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__"))
 
 
@@ -275,9 +277,8 @@ class _Teller(_Checker):
     def _property(self, declared: Schema, name: str) -> DeclType:
         if declared.definition == REQUESTS:
             return declared.properties.get(name)
-        # As kube-apiserver declares them, of built-in kinds too: what has no type cannot be named, and words of the language
-        # name fields as they are as well.
-        found = _escaped_property(declared, escaped(name) if name in _RESERVED else name)
+        # As kube-apiserver declares them, of built-in kinds too: what has no type cannot be named.
+        found = _escaped_property(declared, name)
         return found if found is not None and _is_declared(found) else None
 
     def _convert(self, node: Node, function: str) -> None:
@@ -285,6 +286,8 @@ class _Teller(_Checker):
 
 
 def _escaped_property(declared: Schema, name: str) -> DeclType:
+    """The field of a name as expressions write it; words of the language name theirs as they are as well."""
+    name = escaped(name) if name in RESERVED else name
     return next((child for field, child in declared.properties.items() if escaped(field) == name), None)
 
 
@@ -320,7 +323,7 @@ def is_made(declared: DeclType) -> bool:
 
 def escaped(name: str) -> str:
     """A property's name as expressions write it: ``foo-bar`` is ``foo__dash__bar``."""
-    if name in _RESERVED:
+    if name in RESERVED:
         return f"__{name}__"
     for text, escape in _ESCAPES:
         if text in name:

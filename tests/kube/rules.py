@@ -96,6 +96,7 @@ ACCEPTED: list[tuple[dict[str, Any], Where]] = [
     ({"rule": "self.n > 1", "message": "", "fieldPath": ""}, ()),
     ({"rule": "self.ratio > 1"}, ()),
     ({"rule": "self.foo__dash__bar > 1 && self.__namespace__ == 'a'"}, ()),
+    ({"rule": "self.namespace == 'a'"}, ()),
     ({"rule": "self.ios == 1"}, ()),
     ({"rule": "type(self.ios) == int"}, ()),
     ({"rule": "self.obj == null"}, ()),
@@ -313,6 +314,7 @@ OBJECTS: list[tuple[dict[str, Any], Where, Spec | None, Spec, str]] = [
     ({"rule": "self.ios == 'a' || self.ios == 5"}, (), None, {"ios": 5}, ""),
     ({"rule": "self.ratio * 2.0 == 4.0"}, (), None, {"ratio": 2}, ""),
     ({"rule": "self.foo__dash__bar == 1 && self.__namespace__ == 'a'"}, (), None, {"foo-bar": 1, "namespace": "a"}, ""),
+    ({"rule": "has(self.namespace) && self.namespace == 'a'"}, (), None, {"namespace": "a"}, ""),
     (
         {"rule": "semver(self.s).isGreaterThan(semver('1.2.3'))"},
         (),
