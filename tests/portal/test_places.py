@@ -228,10 +228,10 @@ def test_who_finds_no_place_is_in_the_audit_and_nobody_waits_for_it(
 
         def told() -> int:
             refusals.counts_record()
-            return sum(entry.detail.get("count", 1) for entry in events)
+            return sum(entry.detail.get("count", 1) for entry in events.all())
 
         eventually(lambda: told() == 51)
-        alone = [entry for entry in events if "count" not in entry.detail]
+        alone = [entry for entry in events.all() if "count" not in entry.detail]
         assert 1 <= len(alone) <= refusals.SENDER.burst
         assert {entry.request_id for entry in alone} <= numbers
         assert {(entry.actor, entry.outcome, entry.ip_address) for entry in alone} == {
