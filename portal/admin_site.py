@@ -1,7 +1,11 @@
 """The operators' console: Django's admin in the product's own look."""
 
-from django.contrib.admin import AdminSite
-from django.contrib.admin.apps import AdminConfig
+from typing import Any
+
+from django.contrib.admin import AdminSite, autodiscover
+from django.contrib.admin.apps import SimpleAdminConfig
+from django.contrib.admin.checks import check_admin_app, check_dependencies
+from django.core import checks
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
@@ -38,7 +42,21 @@ class TenantryAdminSite(AdminSite):
         return HttpResponseRedirect(reverse("login"))
 
 
-class TenantryAdminConfig(AdminConfig):
-    """Makes the site above the default one."""
+class TenantryAdminConfig(SimpleAdminConfig):
+    """Makes the site above the default one.
+
+    What it shows is loaded with the URLs, and where it is checked: an API server, a worker and most commands have no
+    pages.
+    """
 
     default_site = "portal.admin_site.TenantryAdminSite"
+
+    def ready(self) -> None:
+        """Have the console checked, whole."""
+        checks.register(check_dependencies, checks.Tags.admin)
+        checks.register(_check_console, checks.Tags.admin)
+
+
+def _check_console(**given: Any) -> list[checks.CheckMessage]:
+    autodiscover()
+    return check_admin_app(**given)

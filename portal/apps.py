@@ -2,6 +2,7 @@
 
 from django.apps import AppConfig
 from django.conf import settings
+from django.contrib.auth.signals import user_logged_in
 from django.core.exceptions import ImproperlyConfigured
 
 from access.reloading import UnusableFile, report_exposed
@@ -13,7 +14,13 @@ class PortalConfig(AppConfig):
     name = "portal"
 
     def ready(self) -> None:
-        """Refuse to start with a provider that nobody could sign in by; name secrets that everybody may read."""
+        """Refuse to start with a provider that nobody could sign in by; name secrets that everybody may read.
+
+        And note each sign-in, whichever way it came.
+        """
+        from portal.signin.proofs import note_sign_in
+
+        user_logged_in.connect(note_sign_in)
         for file in settings.SECRET_FILES:
             if file.is_file():
                 report_exposed(file, file.stat().st_mode)

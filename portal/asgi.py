@@ -13,5 +13,6 @@ if not settings.SECRET_KEY_IS_SET:
 django.setup(set_prefix=False)
 
 from portal.http.handler import PortalHandler  # noqa: E402 (it counts by what the models say)
+from portal.signin.refusals import Noted  # noqa: E402
 
-application = PortalHandler()
+application = PortalHandler(Noted().note)

@@ -33,7 +33,8 @@ from tenants.suspensions import installation_closed
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN = frozenset(
     {
-        *("login", "logout", "forgotten", "reset", "appearance", "password", "factor", "factor-remove", "factor-codes"),
+        *("login", "logout", "forgotten", "reset", "reset-by"),
+        *("appearance", "password", "factor", "factor-remove", "factor-codes"),
         *("passkey-new", "passkey-remove", "login-passkey"),
         *("session-end", "sessions-end", "token-new", "token-revoke", "notifications-read", "notification-choices"),
         "announcement-dismiss",

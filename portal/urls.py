@@ -33,6 +33,8 @@ from portal.views.operating import announcements, bulk, freezing, offboarding, p
 from portal.views.requests import asking, deciding, endings, notifications, webhooks
 from portal.views.signin import logins, oidc, sessions
 
+admin.autodiscover()
+
 handler400 = "portal.http.errors.bad_request"
 handler403 = "portal.http.errors.permission_denied"
 handler404 = "portal.http.errors.not_found"

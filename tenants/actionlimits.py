@@ -13,13 +13,15 @@ import threading
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import redis
 from django.conf import settings
 
 from kube.requests.status import TooManyRequests
 from kube.requests.tokenbuckets import Level, TokenBucket
+
+if TYPE_CHECKING:
+    import redis
 
 # ``TokenBucket`` where the buckets are: reading and taking must be one step. Time is Redis' own, for the clocks of
 # several hosts need not agree. Answers 0, or the milliseconds to wait; and what is left.
@@ -131,6 +133,9 @@ def wait_and_left(bucket: Bucket, key: object) -> tuple[float, int]:
 
 def _move(bucket: Bucket, key: object, taken: int) -> tuple[float, int]:
     global _client, _script, _away_until  # noqa: PLW0603 (one connection pool a process)
+    # With the first token: no command need load the client before, and most take none.
+    import redis
+
     name = f"tenantry:bucket:{bucket.name}:{key}"
     now = time.monotonic()
     if now >= _away_until:

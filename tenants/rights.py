@@ -6,6 +6,7 @@ Whoever is no member may not know of the tenant: NotFound, not Forbidden.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from audit.recorder import Actor
@@ -95,6 +96,22 @@ def person_locked(user: User) -> None:
     present = User.objects.select_for_update(no_key=True).get(pk=user.pk)
     if present.get_session_auth_hash() != user.get_session_auth_hash():
         raise Forbidden("Your access was ended meanwhile. Sign in again.", kind="users")
+
+
+def rights_locked(actor: Actor, tenant: str) -> Actor:
+    """The actor with the rights of this moment in a tenant and on the platform, which stay until the transaction's end.
+
+    What gives or takes a membership holds the tenant's row, what gives or takes a rank, or disables, the person's: whoever
+    hands something out that no later look takes back asks here first. Never more than the actor came with, whom an access
+    token may have narrowed; nobody's, once the account is disabled. Raises ``NotFound``.
+    """
+    tenant_locked(tenant)
+    if actor.user_id is None:
+        return actor
+    present = as_actor(User.objects.select_for_update(no_key=True).get(pk=actor.user_id))
+    return replace(
+        actor, user_id=present.user_id, operator=actor.operator and present.operator, auditor=present.auditor
+    )
 
 
 def tenant_unknown(name: str) -> NotFound:

@@ -74,6 +74,7 @@ def running(database: str, *, workers: int = 1, flags: tuple[str, ...] = ()) -> 
         "TENANTRY_DATA_DIR": str(folder),
         "TENANTRY_SEALING_KEYS": Fernet.generate_key().decode(),
         "APISERVER_PORT": str(port),
+        "TENANTRY_STATIC_DIR": str(folder / "static"),  # to collect a portal's files costs as much as to start
     }
     processes: list[subprocess.Popen[bytes]] = []
     try:

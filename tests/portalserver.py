@@ -10,12 +10,13 @@ from contextlib import contextmanager
 
 from portal.http.handler import PortalHandler
 from portal.serving import PortalServer
+from portal.signin.refusals import Noted
 
 
 @contextmanager
 def served_portal() -> Iterator[tuple[str, PortalServer]]:
     """Its address, by a name for which browsers keep Secure cookies, and its server."""
-    server = PortalServer(PortalHandler())
+    server = PortalServer(PortalHandler(Noted().note))
     listening = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=asyncio.run, args=(server.serve(sockets=[listening]),), daemon=True)
     thread.start()

@@ -28,7 +28,7 @@ from typing import Final
 from access.authentication.base import Credentials, Refused
 from access.reloading import ReloadedFile
 from kube.authentication.identity import AUTHENTICATED, MEMBERS, Principal
-from kube.authentication.portaltokens import ISSUER, verify
+from kube.authentication.portaltokens import AUDIENCE, ISSUER, verify
 from kube.authentication.serviceaccounttokens import InvalidToken, VerifyingKey, unverified_issuer
 from store.postgresql.arrays import Texts
 from store.postgresql.connections import AWAY, ask_patiently
@@ -175,16 +175,17 @@ class PortalAuthenticator:
         self._key = key
         self._credentials = credentials
 
-    async def authenticate(self, credentials: Credentials, *, now: float) -> Principal | None:
+    async def authenticate(self, credentials: Credentials, *, now: float, audience: str = AUDIENCE) -> Principal | None:
         """The person, with the lesser of the credential's role and the membership's; ``None`` for other tokens.
 
-        The token has to be valid when it is shown, the credential now.
+        The token has to be for ``audience``, and valid when it is shown, the credential now.
         """
         token = credentials.bearer
         if token is None or unverified_issuer(token) != ISSUER:
             return None
         try:
-            claims = verify(token, keys=self._key.value, now=min(now, credentials.shown_at))
+            shown_at = min(now, credentials.shown_at)
+            claims = verify(token, keys=self._key.value, now=shown_at, audience=audience)
         except InvalidToken as error:
             raise Refused(str(error)) from None
         principal = await self._holder(claims.token_id, now, follow_until=float(claims.expires_at))

@@ -23,7 +23,7 @@ from tenants.clusters import objects
 from tenants.clusters.anchors import AnchorState, anchor_end
 from tenants.clusters.client import ClusterClient, ClusterUnusable, client_for
 from tenants.models import Phase, Status, Workspace
-from tenants.rights import role_of
+from tenants.rights import rights_locked, role_of
 
 
 @sensitive_variables()
@@ -80,9 +80,11 @@ def _access(workspace: Workspace, credential: Credential, token: ClusterToken) -
 def _conclude(actor: Actor, workspace: Workspace, credential: Credential, token: ClusterToken) -> None:
     """Commit the outcome if the workspace is still as it was: after a suspension was answered no token comes out.
 
-    Nor one that writes, after a freeze was.
+    Nor one that writes, after a freeze was. Nor any, once the membership, the rank or the account has ended by which it
+    was asked for: what ends while this is under way waits, and finds a credential to end.
     """
     with transaction.atomic():
+        present = rights_locked(actor, workspace.tenant_id)
         current = Workspace.objects.select_for_update(no_key=True).get(pk=workspace.pk)
         # Another phase is a resume that has not yet come to the accounts: they are old ones.
         ready = current.status == Status.ACTIVE and current.phase == Phase.READY
@@ -90,8 +92,8 @@ def _conclude(actor: Actor, workspace: Workspace, credential: Credential, token:
             raise Conflict("The workspace was closed while the credential was made.", kind="workspaces")
         require_direct(current, credential.role)
         revoked = Credential.objects.select_for_update(no_key=True).get(pk=credential.pk).revoked_at is not None
-        member = role_of(actor, workspace.tenant_id)
-        if revoked or member is None or not allows(member, credential.role):
+        member = role_of(present, workspace.tenant_id)
+        if revoked or present.auditor or member is None or not allows(member, credential.role):
             raise Forbidden("The right to the workspace ended while the credential was made.", kind="workspaces")
         credential.jti, credential.expires_at = token.jti, token.expires_at
         credential.save(update_fields=["jti", "expires_at", "anchor_uid"])

@@ -1,6 +1,7 @@
 """Commits what is about to be issued, before any token is made: no record, no token (GW3, GW9).
 
-Ownership, state and rate are checked under the row's lock; a refusal is committed as well, and raised after that.
+Ownership, state and rate are checked under the locks of the tenant and the workspace, so that a membership which ends
+meanwhile has ended before, or ends the credential too; a refusal is committed as well, and raised after that.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ from access.models import Credential, Login
 from audit.addresses import address_of
 from audit.models import Outcome
 from audit.recorder import Actor
+from kube.authentication.portaltokens import AUDIENCE, cluster_audience
 from kube.requests.status import Cause, Conflict, Forbidden, Invalid, NotFound, StatusError, TooManyRequests
 from tenants import actionlimits
 from tenants.clusters import objects
-from tenants.models import CredentialKind, NoticeKind, Role, Tenant, TenantState, User, Workspace
+from tenants.models import Cluster, CredentialKind, NoticeKind, Role, Tenant, TenantState, User, Workspace
 from tenants.notices import note
 from tenants.rights import require_role, role_of, tenant_locked
 
@@ -41,12 +43,16 @@ MINUTES_MIN: Final = 10
 
 
 class Intent(NamedTuple):
-    """What may be issued. Without ``credential`` it is a file that holds no secret: a login has one when it is used."""
+    """What may be issued. Without ``credential`` it is a file that holds no secret: a login has one when it is used.
+
+    ``audience`` is who takes a token of the portal: the product's own API server, or the workspace's cluster alone.
+    """
 
     workspace: Workspace
     kind: str
     credential: Credential | None
     life: timedelta = LIFE
+    audience: str = AUDIENCE
 
 
 def intend(
@@ -59,26 +65,30 @@ def intend(
     login: Login | None = None,
     limited: bool = True,
     life: timedelta = LIFE,
+    at_cluster: bool = False,
 ) -> Intent:
-    """Check everything under the workspace's row lock and commit the intent, or the refusal; raise the refusal.
+    """Check everything under the rows' locks and commit the intent, or the refusal; raise the refusal.
 
-    Without ``kind`` it is what the cluster recommends. ``life`` is that of a token in a file.
+    Without ``kind`` it is what the cluster recommends. ``life`` is that of a token in a file; ``at_cluster`` has a
+    ``gateway`` one be for the workspace's cluster alone, which asks about it (GW17).
     """
     if not timedelta(minutes=MINUTES_MIN) <= life <= LIFE:
         words = f"From {MINUTES_MIN} to {SECONDS // 60} minutes."
         raise Invalid(f"minutes: {words}", kind="Credential", causes=[Cause("FieldValueInvalid", words, "minutes")])
     refusal: StatusError
     with transaction.atomic():
-        rows = Workspace.objects.select_for_update(no_key=True, of=("self",)).select_related(
-            "tenant", "cluster", "tier", "user"
-        )
-        workspace = rows.filter(pk=workspace_id).first()
-        if workspace is None:
+        found = Workspace.objects.filter(pk=workspace_id)
+        tenant = found.values_list("tenant_id", flat=True).first()
+        if tenant is None:
             raise _unknown(workspace_id)
+        tenant_locked(tenant)
+        rows = found.select_for_update(no_key=True, of=("self",))
+        workspace = rows.select_related("tenant", "cluster", "tier", "user").get()
         kind = kind or next(iter(workspace.cluster.credential_kinds), "")
         try:
             member = role_of(actor, workspace.tenant_id)
             chosen = _chosen(workspace, member, role, kind, workspace_id)
+            audience = _audience(workspace, kind) if at_cluster else AUDIENCE
             if limited:
                 actionlimits.take(actionlimits.CREDENTIAL, actor.user_id or actor.name)
         except StatusError as error:
@@ -89,8 +99,8 @@ def intend(
                 refusal_record(actor, workspace, {"role": role, "kind": kind[:8], "reason": error.message})
         else:
             user = actor.user_id or workspace.user_id
-            credential = _committed(actor, user, workspace.tenant, workspace, chosen, kind, now, login, life)
-            return Intent(workspace, kind, credential, life)
+            credential = _committed(actor, user, workspace.tenant, workspace, chosen, kind, now, login, life, audience)
+            return Intent(workspace, kind, credential, life, audience)
     raise refusal
 
 
@@ -119,6 +129,7 @@ def _committed(
     now: datetime,
     login: Login | None,
     life: timedelta = LIFE,
+    audience: str = AUDIENCE,
 ) -> Credential | None:
     """The row, and its record; one of the portal's is whole from the beginning, and a login's is there once."""
     if actor.auditor:
@@ -154,6 +165,8 @@ def _committed(
     detail: dict[str, object] = {"id": str(identifier), "role": role}
     if not direct:
         detail |= {"jti": credential.jti, "expires": credential.expires_at}
+    if audience != AUDIENCE:
+        detail["audience"] = audience
     if user != actor.user_id:
         what = f"A credential for {workspace or tenant.name} is issued for you by {actor.name}"
         to = User.objects.get(pk=user)
@@ -195,6 +208,16 @@ def _chosen(workspace: Workspace, member: Role | None, role: str, kind: str, wor
         offered = ", ".join(workspace.cluster.credential_kinds) or "none"
         raise Conflict(f"The cluster {workspace.cluster.name} offers other credentials: {offered}.", kind="workspaces")
     return chosen
+
+
+def _audience(workspace: Workspace, kind: str) -> str:
+    """Of a token for the workspace's cluster alone. Raises ``Conflict`` where it could never be shown there."""
+    cluster = workspace.cluster
+    if kind != CredentialKind.GATEWAY or cluster.kind != Cluster.Kind.EXTERNAL:
+        raise Conflict(
+            "Only a gateway credential is made for a cluster, and only for one that is registered.", kind="workspaces"
+        )
+    return cluster_audience(cluster.name)
 
 
 def _unknown(workspace_id: UUID) -> NotFound:

@@ -18,6 +18,7 @@ from access.credentials.portaltokens import own_apiserver, portal_access, portal
 from access.models import Credential, Login
 from audit.recorder import Actor
 from kube.authentication.kubeconfig import Access, write_kubeconfig
+from kube.authentication.portaltokens import AUDIENCE
 from kube.requests.status import Conflict
 from tenants.models import CredentialKind
 
@@ -36,18 +37,27 @@ class IssuedKubeconfig:
 
 @sensitive_variables()
 def kubeconfig_issue(
-    *, actor: Actor, workspace_id: UUID, role: str = "", kind: str = "", minutes: int = 0, now: datetime
+    *,
+    actor: Actor,
+    workspace_id: UUID,
+    role: str = "",
+    kind: str = "",
+    minutes: int = 0,
+    at_cluster: bool = False,
+    now: datetime,
 ) -> IssuedKubeconfig:
     """A kubeconfig for a workspace, with a token for two hours at most (or so many ``minutes``), or without a secret.
 
     ``role`` is ``admin``, ``editor`` or ``viewer``, by default the highest that the actor's membership allows; ``kind``
-    one that the workspace's cluster offers, by default the one that it recommends. Raises ``NotFound`` for a workspace
+    one that the workspace's cluster offers, by default the one that it recommends. ``at_cluster`` makes a ``gateway`` one
+    for the cluster itself, which asks about its token; nobody else takes it. Raises ``NotFound`` for a workspace
     that is not the actor's to know of, ``Invalid`` for less than ten minutes or more than two hours, ``Forbidden`` for a
     role above the actor's, ``Conflict`` while it is not ready or suspended and for a kind that is not offered,
     ``TooManyRequests``, ``ServiceUnavailable`` when the cluster cannot be reached or does not answer as agreed; then
     nothing is left behind.
     """
-    intent = intend(actor, workspace_id, role, kind, now, life=timedelta(minutes=minutes) if minutes else LIFE)
+    life = timedelta(minutes=minutes) if minutes else LIFE
+    intent = intend(actor, workspace_id, role, kind, now, life=life, at_cluster=at_cluster)
     access = workspace_access(actor, intent, role, now)
     return IssuedKubeconfig(intent.kind, intent.credential, write_kubeconfig([access]))
 
@@ -55,7 +65,7 @@ def kubeconfig_issue(
 @sensitive_variables()
 def workspace_access(actor: Actor, intent: Intent, role: str, now: datetime) -> Access:
     """The context of a file for what is committed. Raises as ``kubeconfig_issue`` does."""
-    workspace, kind, credential, life = intent
+    workspace, kind, credential, life, audience = intent
     place, namespace = workspace.name, workspace.k8s_namespace
     if credential is None:
         tenant = workspace.tenant_id
@@ -64,8 +74,9 @@ def workspace_access(actor: Actor, intent: Intent, role: str, now: datetime) -> 
         )
     if kind == CredentialKind.DIRECT:
         return cluster_access(actor, workspace, credential, life, now)
-    token = portal_token(credential, now=now, expires_at=now + life)
-    return portal_access(credential, own_apiserver(), token, place=place, namespace=namespace)
+    token = portal_token(credential, now=now, expires_at=now + life, audience=audience)
+    server = own_apiserver() if audience == AUDIENCE else workspace.cluster
+    return portal_access(credential, server, token, place=place, namespace=namespace)
 
 
 @sensitive_variables()

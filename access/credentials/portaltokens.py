@@ -42,7 +42,9 @@ def own_apiserver() -> Cluster:
 
 
 @sensitive_variables()
-def portal_token(credential: Credential, *, now: datetime, expires_at: datetime) -> str:
+def portal_token(
+    credential: Credential, *, now: datetime, expires_at: datetime, audience: str = portaltokens.AUDIENCE
+) -> str:
     """A token of a credential that is committed. Raises ``ServiceUnavailable`` without a key."""
     try:
         key = load_signing_key(Path(settings.PORTAL_TOKEN_KEY_FILE).read_bytes())
@@ -55,6 +57,7 @@ def portal_token(credential: Credential, *, now: datetime, expires_at: datetime)
         user=str(credential.issued_to_id),
         issued_at=int(now.timestamp()),
         expires_at=int(expires_at.timestamp()),
+        audience=audience,
     )
     return portaltokens.sign(claims, key)
 

@@ -28,7 +28,7 @@ import re
 import time as clock
 import uuid
 from collections import Counter, defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, date, datetime, time
 from functools import lru_cache
 from itertools import islice
@@ -122,7 +122,7 @@ _Kind = tuple[str, str, str, int, str, str]
 
 
 class RequestLog:
-    """The buffer of one process and the task that empties it into PostgreSQL."""
+    """The buffer of one process, and what empties it into PostgreSQL: ``run``, which whoever has the log supervises."""
 
     def __init__(self, conninfo: str, *, reads_in_full: int | None = None, day_bytes: int | None = None) -> None:
         """Allowed reads of a kind beyond ``reads_in_full`` in a flush are counted together; ``None`` keeps each.
@@ -140,26 +140,20 @@ class RequestLog:
         self._rows: deque[RequestRecord] = deque()
         self._seen: dict[_Kind, int] = {}
         self._more: dict[_Kind, RequestRecord] = {}
-        self._full = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._full, self._ended = asyncio.Event(), asyncio.Event()
         self._ending = False
         self.dropped = 0
         """Requests that were not recorded, ever: allowed ones that found no place, and what the database never takes."""
         self.written = 0
 
-    def start(self) -> None:
-        """Begin to write; call it in the loop that offers."""
-        self._task = asyncio.create_task(self._run())
-
-    async def stop(self) -> None:
-        """Write what is left, for a few seconds at most, and end."""
-        if self._task is not None:
-            # A batch that is under way is not cut off: nobody would know whether it has been written.
-            self._ending = True
-            self._full.set()
-            await asyncio.wait((self._task,), timeout=2)
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+    async def stop(self, writer: Callable[[], Awaitable[object]]) -> None:
+        """Write what is left, for a few seconds at most, and end; ``writer`` ends who runs ``run``."""
+        # A batch that is under way is not cut off: nobody would know whether it has been written.
+        self._ending = True
+        self._full.set()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._ended.wait(), 2)
+        await writer()
         try:
             async with asyncio.timeout(5):
                 await self._flush_once()
@@ -203,7 +197,8 @@ class RequestLog:
                 self._kinds_beyond[record.tenant] += 1
         _add(self._sums_beyond, kind, record)
 
-    async def _run(self) -> None:
+    async def run(self) -> None:
+        """Write what is offered, until cancelled, in the loop that offers. What fails may begin anew: the batch is still there."""
         while not self._ending:
             try:
                 async with await AsyncConnection.connect(
@@ -216,6 +211,9 @@ class RequestLog:
             except (Error, OSError) as error:
                 logger.warning("records of requests wait for the database: %s", type(error).__name__)
                 await asyncio.sleep(1)
+        self._ended.set()
+        # A task that is supervised does not end by itself.
+        await asyncio.Event().wait()
 
     async def _flush_once(self) -> None:
         self._looked = float("-inf")

@@ -19,6 +19,7 @@ from gateway.controllers.apibindings import BindingController
 from gateway.controllers.clusterroles import ClusterRoleController
 from gateway.controllers.definitions import DefinitionController
 from gateway.controllers.namespacecontents import NamespaceContentsController
+from gateway.controllers.policytypes import PolicyTypesController
 from gateway.controllers.publications import PublicationController
 from gateway.controllers.workspaces import WorkspaceController
 from gateway.resources.customresources import CustomResources
@@ -94,7 +95,9 @@ class QuotaController:
             if not key.namespace:
                 continue
             if key[1:3] == _RESOURCE_QUOTAS and (
-                event.type is EventType.ADDED or (_PUBLISHED_COPY in event.data and not _is_settled(event.data))
+                event.type is EventType.ADDED
+                or _counts_anew(event)
+                or (_PUBLISHED_COPY in event.data and not _is_settled(event.data))
             ):
                 self._note(key.space, key.namespace, None)
             elif event.type is EventType.DELETED and not _is_copy(event.data):
@@ -117,7 +120,7 @@ class QuotaController:
                 if pending is not None and tenant_of(pending.space) != tenant_of(key.space):
                     self._enqueue_tenant(pending)
                 pending = None
-                if not tenantquotas.is_counted(orjson.loads(event.data)):
+                if not tenantquotas.is_counted(orjson.loads(event.data)) or _counts_anew(event):
                     self._enqueue_tenant(key)
             elif key[1:3] != _RESOURCE_QUOTAS:
                 counts = event.type is not EventType.MODIFIED and key[1:3] not in _PLACED
@@ -183,6 +186,14 @@ def _settles(event: Event, lost: Key) -> bool:
     return before == after
 
 
+def _counts_anew(event: Event) -> bool:
+    """Whether a quota counts something else than before: who wrote while that was counted did not know that it counts."""
+    if event.type is not EventType.MODIFIED or event.previous is None:
+        return False
+    before, after = (orjson.loads(data).get("spec") for data in (event.previous, event.data))
+    return bool(before != after)
+
+
 def _without_status(body: dict[str, Any]) -> dict[str, Any]:
     return {**body, "status": None, "metadata": {**body["metadata"], "resourceVersion": ""}}
 
@@ -235,6 +246,7 @@ async def run_controllers(
     tree = WorkspaceController(store, database_url, url, doors.holds, room)
     roles = ClusterRoleController(store, database_url)
     contents = NamespaceContentsController(store, database_url, bundle, recounts.on_remade)
+    types = PolicyTypesController(store, custom)
     published = PublicationController(store, database_url, custom.resource_of, refused)
     lifecycle = GarbageCollector(
         store,
@@ -245,7 +257,7 @@ async def run_controllers(
         outlives_owners=outlives_owners,
     )
     undos = [store.subscribe(worker.on_events) for worker in (recounts, controller)]
-    undos += [store.subscribe(worker.on_events, resources=worker.resources) for worker in (bindings, tree)]
+    undos += [store.subscribe(worker.on_events, resources=worker.resources) for worker in (bindings, tree, types)]
     undos += [doors.subscribe(worker.on_doors) for worker in (lifecycle, controller, bindings, tree)]
     tasks = [
         Supervised("definitions", controller.run),
@@ -256,6 +268,7 @@ async def run_controllers(
         Supervised("clusterroles", roles.run),
         Supervised("namespaces", contents.run),
         Supervised("published", published.run),
+        Supervised("policytypes", types.run),
         *(Supervised(name, run) for name, run in further),
     ]
 

@@ -163,6 +163,11 @@ class CustomResources:
                 return known.uid
         return ""
 
+    async def catalog_of(self, cluster: str) -> Catalog:
+        """All that a logical cluster serves."""
+        await self.ensure(cluster)
+        return self._catalogs.of(cluster)
+
     def resource_of(self, cluster: str, version: str, kind: str) -> tuple[str, bool] | None:
         """``apiVersion`` and kind → (resource in the store's keys, namespaced); ``None`` for what is not served."""
         try:

@@ -67,6 +67,7 @@ from kube.requests.status import AlreadyExists
 from kube.workspaces.objects import root_objects
 from store.engine import Engine
 from store.engine import Options as StoreOptions
+from store.supervision import Supervised
 from store.types import Create, Key, PreconditionFailed
 
 
@@ -136,6 +137,7 @@ async def build_runtime(
         requests = RequestLog(
             options.database_url, reads_in_full=options.reads_in_full, day_bytes=options.requests_day_bytes
         )
+        written = Supervised("request-log", requests.run)
         reports = StreamReports(options.database_url, open_streams)
         audit_log, asking = _audit_log(options), AskingClusters(options.database_url)
         shares = RateShares(str(uuid.uuid4()), options.workers)
@@ -208,7 +210,7 @@ async def build_runtime(
         await _first_objects(runtime)
         await suspensions.start()
         await clusters.start()
-        requests.start()
+        written.start()
         reports.start()
         if throttled:
             rates.start()
@@ -257,7 +259,7 @@ async def build_runtime(
             await asking.stop()
             await rates.stop()
             await reports.stop()
-            await requests.stop()
+            await requests.stop(written.stop)
             if audit_log is not None:
                 await audit_log.stop()
             await clusters.stop()

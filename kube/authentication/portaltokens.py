@@ -1,7 +1,7 @@
 """Tokens that the portal issues to people for the API server: who, which credential, until when (D9).
 
 They name a credential and give no right by themselves: what it is good for is looked up on every use. Issuer and
-audience are the same in every installation; what tells installations apart is the key.
+audiences are the same in every installation; what tells installations apart is the key.
 """
 
 from __future__ import annotations
@@ -22,7 +22,13 @@ from kube.authentication.serviceaccounttokens import (
 
 ISSUER: Final = "https://tenantry.io/portal"
 AUDIENCE: Final = "https://tenantry.io/apiserver"
+"""Of tokens for the product's own API server; clusters that ask about them may take them as well."""
 _REQUIRED: Final = ["iss", "aud", "sub", "jti", "iat", "exp"]
+
+
+def cluster_audience(cluster: str) -> str:
+    """Of tokens for one registered cluster, which asks about them: nobody else takes them, whoever shows them (GW17)."""
+    return f"https://tenantry.io/clusters/{cluster}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +39,13 @@ class PortalClaims:
     user: str
     issued_at: int
     expires_at: int
+    audience: str = AUDIENCE
 
     def as_dict(self) -> dict[str, Any]:
         """The claim set."""
         return {
             "iss": ISSUER,
-            "aud": AUDIENCE,
+            "aud": self.audience,
             "sub": self.user,
             "jti": self.token_id,
             "iat": self.issued_at,
@@ -51,8 +58,8 @@ def sign(claims: PortalClaims, key: SigningKey) -> str:
     return key.sign(claims.as_dict())
 
 
-def verify(token: str, *, keys: Iterable[VerifyingKey], now: float) -> PortalClaims:
-    """The claims of a token that one of the keys has signed. Raises ``InvalidToken``; there is no leeway."""
+def verify(token: str, *, keys: Iterable[VerifyingKey], now: float, audience: str = AUDIENCE) -> PortalClaims:
+    """The claims of a token for ``audience`` that one of the keys has signed. Raises ``InvalidToken``; there is no leeway."""
     if not is_token(token):
         raise InvalidToken("not a signed token")
     for key in keys:
@@ -61,7 +68,7 @@ def verify(token: str, *, keys: Iterable[VerifyingKey], now: float) -> PortalCla
                 token,
                 key.key,
                 algorithms=[key.algorithm],
-                audience=AUDIENCE,
+                audience=audience,
                 issuer=ISSUER,
                 options={"require": _REQUIRED, "strict_aud": True, "verify_exp": False, "verify_iat": False},
             )
@@ -76,5 +83,5 @@ def verify(token: str, *, keys: Iterable[VerifyingKey], now: float) -> PortalCla
             raise InvalidToken("the credential or the person is missing")
         if not now < expires_at:
             raise InvalidToken("the token is not valid now")
-        return PortalClaims(token_id=token_id, user=user, issued_at=issued_at, expires_at=expires_at)
+        return PortalClaims(token_id=token_id, user=user, issued_at=issued_at, expires_at=expires_at, audience=audience)
     raise InvalidToken("no key of ours has signed it")

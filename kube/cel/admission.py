@@ -22,7 +22,16 @@ from kube.cel.costs import CostEstimate, estimate_cost
 from kube.cel.macros import expand_macros
 from kube.cel.rules import MAX_EXPRESSION, InvalidExpression
 from kube.cel.syntaxtree import Node, Tree
-from kube.cel.typechecker import DeclType, TypeCheckError, check, is_made, located, type_name
+from kube.cel.typechecker import (
+    REQUESTS,
+    DeclType,
+    TypeCheckError,
+    check,
+    is_made,
+    located,
+    problems,
+    type_name,
+)
 from kube.kinds.schemas import Schema
 
 _INLINED: Final = frozenset({"TIMESTAMP", "DURATION", "BYTES", "TYPE"})
@@ -42,7 +51,7 @@ _MAP: Final = Schema(type="object", additional=_TEXT)
 
 
 def _object(**properties: Schema) -> Schema:
-    return Schema(type="object", closed=True, definition="admission", properties=properties)
+    return Schema(type="object", closed=True, definition=REQUESTS, properties=properties)
 
 
 _KIND: Final = _object(group=_TEXT, version=_TEXT, kind=_TEXT)
@@ -160,18 +169,8 @@ def _compiled(source: str, text: str, scope: Scope, returns: tuple[str, ...]) ->
     # 1. Compile for what is wrong with the text, and check the tree against what is known of types.
     # 2. Write the reading of variables as calls, which evaluate them when they are needed, and compile that.
     text = expand_macros(text)
-    names = ["object", "oldObject", "request"]
-    names += [
-        name
-        for name, there in (
-            ("params", scope.params),
-            ("authorizer", scope.authorizer),
-            ("namespaceObject", scope.namespace),
-            ("variables", bool(scope.variables)),
-        )
-        if there
-    ]
-    program = _compile(text, tuple(names))
+    names = _names(scope, variables=bool(scope.variables))
+    program = _compile(text, names)
     tree = Tree.read(program.serialize())
     variables = scope.variables or {}
     types = {name: compiled.declared or Schema() for name, compiled in variables.items()}
@@ -195,11 +194,42 @@ def _compiled(source: str, text: str, scope: Scope, returns: tuple[str, ...]) ->
     for start, end, written in sorted(edits, reverse=True):
         text = f"{text[:start]}{written}{text[end:]}"
     if edits:
-        program = _compile(text, tuple(names))
+        program = _compile(text, names)
     if found is None:
         found = _RETURNED.get(str(program.return_type().name()))
     inlined = [name for name, compiled in variables.items() if compiled.is_inlined and f"variables.{name}" in source]
     return Compiled(source, text, program, weight, found, tuple(inlined))
+
+
+def type_problems(
+    text: str, scope: Scope, types: Mapping[str, DeclType], variables: Mapping[str, DeclType]
+) -> tuple[str, DeclType]:
+    """What the types of what an expression names have against it, one complaint below the other, and what its value is.
+
+    ``types`` are those of ``object``, ``oldObject`` and ``params``, as far as they are known.
+    """
+    text = expand_macros(text)
+    try:
+        program = _compile(text, _names(scope, variables=bool(variables)))
+    except InvalidExpression as error:
+        return str(error).removeprefix("compilation failed: "), None
+    named = _object(**{name: declared or Schema() for name, declared in variables.items()})
+    tree = Tree.read(program.serialize())
+    declared = {**types, "request": REQUEST, "namespaceObject": NAMESPACE, "variables": named}
+    found, value = problems(tree, declared, _is_pattern)
+    words = [located(problem.words, text, problem.offset) for problem in found]
+    return "\n".join(words), value or _RETURNED.get(str(program.return_type().name()))
+
+
+def _names(scope: Scope, *, variables: bool) -> tuple[str, ...]:
+    """What an expression may name."""
+    there = {
+        "params": scope.params,
+        "authorizer": scope.authorizer,
+        "namespaceObject": scope.namespace,
+        "variables": variables,
+    }
+    return ("object", "oldObject", "request", *(name for name, is_there in there.items() if is_there))
 
 
 def _readings(tree: Tree, variables: Mapping[str, Compiled]) -> list[tuple[int, int, str]]:

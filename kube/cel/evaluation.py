@@ -17,7 +17,7 @@ from kube.cel import regexes
 from kube.cel.costs import CostEstimate
 from kube.cel.library import RANGE_MAX
 from kube.cel.rules import Expression, Rule, Rules, cel_view
-from kube.cel.typechecker import escaped
+from kube.cel.typechecker import RESERVED, escaped
 from kube.kinds.schemas import Schema
 from kube.objects.patches import same
 from kube.requests.fielderrors import forbidden, invalid, required
@@ -238,6 +238,8 @@ def _value(schema: Schema, value: Any) -> Any:
             if child is not None:
                 if member is not None:
                     seen[escaped(name)] = _value(child, member)
+                    if name in RESERVED:
+                        seen[name] = seen[escaped(name)]
             elif not schema.closed:
                 seen[name] = bounded(member)
         return seen

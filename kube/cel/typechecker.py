@@ -16,6 +16,9 @@ from kube.kinds.schemas import Schema
 DeclType = Schema | None
 """The declared type of an expression's value, or nothing where it is ``dyn``."""
 
+REQUESTS: Final = "admission"
+"""The ``definition`` of what tells of a request to be admitted; no kind is called so."""
+
 _BOOL: Final = Schema(type="boolean")
 _INT: Final = Schema(type="integer")
 _TEXT: Final = Schema(type="string")
@@ -34,12 +37,14 @@ _LOGIC: Final = frozenset({"_&&_", "_||_", "!_"})
 _SCALARS: Final = frozenset({"string", "integer", "number", "boolean", "null"})
 _CONVERTED: Final = {"date-time": "timestamp", "date": "timestamp", "duration": "duration", "byte": "base64.decode"}
 _PATTERNS: Final = frozenset({"matches", "find", "findAll"})
-_RESERVED: Final = frozenset(
+RESERVED: Final = frozenset(
     (
         *("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if"),
         *("import", "let", "loop", "package", "namespace", "return", "var", "void", "while"),
     )
 )
+"""Words of the language."""
+
 _ESCAPES: Final = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__"))
 
 
@@ -65,6 +70,19 @@ def check(
     JSON, so the expression has to convert them. ``is_pattern`` tells whether a regular expression can be compiled.
     """
     return _Checker(tree.offsets, edit, is_pattern, scalars).of(tree.root, variables)
+
+
+def problems(
+    tree: Tree, variables: Mapping[str, DeclType], is_pattern: Callable[[str], bool]
+) -> tuple[list[TypeCheckError], DeclType]:
+    """All that types have against an expression, in its order, and what its value is.
+
+    As ``check``, for whoever only tells: the values that it is evaluated about say their types themselves, so nothing has
+    to be converted, and what is wrong is of no known type.
+    """
+    teller = _Teller(tree.offsets, is_pattern)
+    declared = teller.of(tree.root, variables)
+    return sorted(teller.found, key=lambda problem: problem.offset), declared
 
 
 class _Checker:
@@ -134,14 +152,16 @@ class _Checker:
             raise self._problem(f"type '{type_name(declared)}' does not support field selection", node)
         if declared.additional is not None:
             return declared.additional
-        if declared.definition:
-            # A type of the API itself, not of a CRD: its fields are called as they are.
-            found = declared.properties.get(name)
-        else:
-            found = next((child for field, child in declared.properties.items() if escaped(field) == name), None)
+        found = self._property(declared, name)
         if found is None:
             raise self._problem(f"undefined field '{name}'", node)
         return found
+
+    def _property(self, declared: Schema, name: str) -> DeclType:
+        if declared.definition:
+            # A type of the API itself, not of a CRD: its fields are called as they are.
+            return declared.properties.get(name)
+        return _escaped_property(declared, name)
 
     def _fold(self, node: Node, scope: Mapping[str, DeclType]) -> DeclType:
         over, start, *rest = node.args
@@ -185,6 +205,8 @@ class _Checker:
         if name in _LOGIC:
             for arg, declared in zip(node.args, types, strict=True):
                 if type_name(declared) not in ("bool", "dyn"):
+                    if name == "!_":
+                        raise self._mismatch(node, types)
                     raise self._problem(f"expected type 'bool' but found '{type_name(declared)}'", arg)
             return _BOOL
         if "null" in known and any(kind == "object" or kind.startswith(("list", "map")) for kind in known):
@@ -237,6 +259,48 @@ class _Checker:
         return TypeCheckError(words, self._offsets.get(node.id, 0))
 
 
+class _Teller(_Checker):
+    def __init__(self, offsets: Mapping[int, int], is_pattern: Callable[[str], bool]) -> None:
+        super().__init__(offsets, lambda _start, _end, _function: None, is_pattern, set())
+        self.found: list[TypeCheckError] = []
+
+    def of(self, node: Node, scope: Mapping[str, DeclType], *, whole: bool = True) -> DeclType:
+        try:
+            return super().of(node, scope, whole=whole)
+        except TypeCheckError as problem:
+            self.found.append(problem)
+            return None
+
+    def _field(self, declared: DeclType, name: str, node: Node) -> DeclType:
+        return None if declared is not None and declared.int_or_string else super()._field(declared, name, node)
+
+    def _property(self, declared: Schema, name: str) -> DeclType:
+        if declared.definition == REQUESTS:
+            return declared.properties.get(name)
+        # As kube-apiserver declares them, of built-in kinds too: what has no type cannot be named.
+        found = _escaped_property(declared, name)
+        return found if found is not None and _is_declared(found) else None
+
+    def _convert(self, node: Node, function: str) -> None:
+        """Nothing is."""
+
+
+def _escaped_property(declared: Schema, name: str) -> DeclType:
+    """The field of a name as expressions write it; words of the language name theirs as they are as well."""
+    name = escaped(name) if name in RESERVED else name
+    return next((child for field, child in declared.properties.items() if escaped(field) == name), None)
+
+
+def _is_declared(declared: Schema) -> bool:
+    if declared.int_or_string:
+        return True
+    if declared.type == "array":
+        return declared.items is not None and _is_declared(declared.items)
+    if declared.type == "object" and declared.additional is not None:
+        return _is_declared(declared.additional)
+    return bool(declared.type) and declared.format != "quantity"
+
+
 def type_name(declared: DeclType) -> str:
     """A type as messages name it."""
     if declared is None or not declared.type or declared.int_or_string:
@@ -259,7 +323,7 @@ def is_made(declared: DeclType) -> bool:
 
 def escaped(name: str) -> str:
     """A property's name as expressions write it: ``foo-bar`` is ``foo__dash__bar``."""
-    if name in _RESERVED:
+    if name in RESERVED:
         return f"__{name}__"
     for text, escape in _ESCAPES:
         if text in name:

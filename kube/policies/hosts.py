@@ -23,8 +23,14 @@ def read_configuration(document: Any) -> int:
     return names
 
 
+LISTENING: Final = ("Gateway", "ListenerSet")
+"""Kinds of the Gateway API that have listeners: an own Gateway's, and those that join somebody's."""
+
 HOLDERS: Final = frozenset(
-    {("networking.k8s.io", "Ingress"), *((GATEWAY, kind) for kind in ("Gateway", "GRPCRoute", "HTTPRoute", "TLSRoute"))}
+    {
+        ("networking.k8s.io", "Ingress"),
+        *((GATEWAY, kind) for kind in (*LISTENING, "GRPCRoute", "HTTPRoute", "TLSRoute")),
+    }
 )
 """The kinds that have host names, by group."""
 
@@ -41,7 +47,7 @@ def hosts_of(kind: str, body: Body) -> list[tuple[str, str]]:
             names = members(mapping(tls).get("hosts"))
             found += [(f"spec.tls[{index}].hosts[{number}]", text(name)) for number, name in enumerate(names)]
         return found
-    if kind == "Gateway":
+    if kind in LISTENING:
         listeners = enumerate(members(spec.get("listeners")))
         return [(f"spec.listeners[{index}].hostname", text(mapping(each).get("hostname"))) for index, each in listeners]
     names = [text(name) for name in members(spec.get("hostnames"))] or [""]

@@ -102,7 +102,9 @@ def _stateful_set(policy: Policy, body: Body) -> Iterator[Finding]:
 def _claim(policy: Policy, body: Body, at: str = "") -> Iterator[Finding]:
     yield from missing_labels(policy.required_labels, body, at)
     annotations = mapping(mapping(body.get("metadata")).get("annotations"))
-    named = text(annotations.get(_CLASS_ANNOTATION)) or text(mapping(body.get("spec")).get("storageClassName"))
+    # Where the annotation stands, empty too, it counts, and not the field.
+    of_field = mapping(body.get("spec")).get("storageClassName")
+    named = text(annotations.get(_CLASS_ANNOTATION, of_field))
     yield from _class("storage_classes", "storage class", policy.storage_classes, named, f"{at}spec.storageClassName")
 
 
@@ -150,7 +152,7 @@ _LOOKS: Final[Mapping[tuple[str, str], Callable[[Policy, Body], Iterator[Finding
     **{
         (group, kind): lambda policy, body, kind=kind: host_findings(policy, kind, body)  # type: ignore[misc]
         for group, kind in HOLDERS
-        if kind.endswith("Route")
+        if kind.endswith(("Route", "ListenerSet"))
     },
 }
 

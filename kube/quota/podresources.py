@@ -61,8 +61,7 @@ def in_effect(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     }
     if not statuses:
         return pod
-    pending = [item for item in status.get("conditions") or () if item.get("type") == "PodResizePending"]
-    wanted = not pending or pending[0].get("reason") != "Infeasible"
+    wanted = not is_infeasible(status)
     changed = {
         field: [
             # What an init container wants is over when it ends.
@@ -74,6 +73,12 @@ def in_effect(pod: Mapping[str, Any]) -> Mapping[str, Any]:
         for field in ("containers", "initContainers")
     }
     return {**pod, "spec": {**spec, **changed}}
+
+
+def is_infeasible(status: Mapping[str, Any]) -> bool:
+    """Whether a pod's status says that its node cannot give it what it wants."""
+    pending = [item for item in status.get("conditions") or () if item.get("type") == "PodResizePending"]
+    return bool(pending) and pending[0].get("reason") == "Infeasible"
 
 
 def _held(container: Mapping[str, Any], status: Mapping[str, Any] | None, *, wanted: bool) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from kube.quota import usage
-from kube.quota.podresources import Amounts, add, amounts
+from kube.quota.podresources import Amounts, add, amounts, is_infeasible
 from kube.quota.quantities import InvalidQuantity, Quantity, parse_quantity
 from kube.quota.usage import NONE, Quota, Scope
 
@@ -109,7 +109,7 @@ class TenantQuota:
         """What an object takes of it that is there, and makes no room elsewhere, whatever it says. Raises ``InvalidQuantity``."""
         if not usage.in_scopes(self.scopes, group, plural, body):
             return {}
-        return self._held(group, plural, body, usage.usage(group, plural, body, now=now))
+        return self._held(group, plural, body, usage.usage(group, plural, _wanting(group, plural, body), now=now))
 
     def counts_alike(self, group: str, plural: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
         """Whether two states of an object take the same, as a look at them says: most changes are of what nobody counts."""
@@ -142,7 +142,7 @@ class TenantQuota:
         if new is not None and usage.in_scopes(self.scopes, group, plural, new):
             for rule in self._rules_of(group, plural):
                 rule.require(new, old)
-            taken = asked if asked is not None else usage.usage(group, plural, new, now=now)
+            taken = asked if asked is not None else usage.usage(group, plural, _wanting(group, plural, new), now=now)
             after = self._held(group, plural, new, taken)
         return difference(after, self.counted(group, plural, old, now=now) if old is not None else {})
 
@@ -161,6 +161,17 @@ class TenantQuota:
 
     def _rules_of(self, group: str, plural: str) -> list[UsageRule]:
         return [rule for rule in self.rules if (rule.group, rule.plural) == (group, plural) and rule.name in self.hard]
+
+
+def _wanting(group: str, plural: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An object as it counts here: what a pod wants it takes, whether or not its node says that it can have it.
+
+    Or whoever writes that a node cannot would have room for others until it writes that the node can.
+    """
+    status = body.get("status") if (group, plural) == ("", "pods") else None
+    if not status or not is_infeasible(status):
+        return body
+    return {**body, "status": {name: value for name, value in status.items() if name != "conditions"}}
 
 
 def wished(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from kube.quota.deviceclaims import BY_PODS_TOO, DEVICE_CLAIMS, OF_CLASS, REQUESTED, devices
 from kube.quota.podresources import (
     Amounts,
     add,
@@ -132,7 +133,7 @@ def usage(group: str, resource: str, item: Mapping[str, Any], *, now: datetime) 
     """
     count = {f"count/{resource}.{group}" if group else f"count/{resource}": ONE}
     if group:
-        return count
+        return {**count, **devices(item)} if (group, resource) == DEVICE_CLAIMS else count
     if resource == "pods":
         return {**count, **_pod_usage(item, now)}
     if resource == "services":
@@ -236,7 +237,8 @@ def _listed(names: Iterable[str], values: Amounts) -> str:
 
 def _concerns(name: str, group: str, resource: str) -> bool:
     if group:
-        return name == f"count/{resource}.{group}"
+        of_devices = (group, resource) == DEVICE_CLAIMS and (name.endswith(OF_CLASS) or name.startswith(BY_PODS_TOO))
+        return of_devices or name == f"count/{resource}.{group}"
     if resource == "pods":
         return name in _POD_NAMES or name.startswith(_POD_PREFIXES) or _is_extended(name)
     if resource == "services":
@@ -258,6 +260,8 @@ def _is_extended(name: str) -> bool:
 
 
 def _is_native(name: str) -> bool:
+    if name.startswith(REQUESTED):
+        return False
     domain, slash, _ = name.rpartition("/")
     return not slash or domain == "kubernetes.io" or domain.endswith(".kubernetes.io")
 
@@ -385,7 +389,8 @@ def _selected(scope: Scope, names: set[str]) -> bool:
         return not names
     if scope.operator == "In":
         return bool(names & set(scope.values))
-    return scope.operator == "NotIn" and not names & set(scope.values)
+    # Whoever has several is within it by any that is none of these.
+    return scope.operator == "NotIn" and (not names or not names <= set(scope.values))
 
 
 def _crosses_namespaces(affinity: Mapping[str, Any]) -> bool:

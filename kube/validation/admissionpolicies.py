@@ -296,16 +296,14 @@ def _validation_causes(validation: Body, scope: Scope, path: str) -> Iterator[Ca
     else:
         yield from _expression_causes(validation["expression"], scope, f"{path}.expression", BOOL)
     if words and not words.strip():
-        yield required(f"{path}.messageExpression", "must be non-empty if specified")
+        yield invalid(f"{path}.messageExpression", words, "must be non-empty if specified")
     elif words:
         said = replace(scope, authorizer=False)
         yield from _expression_causes(words, said, f"{path}.messageExpression", ("string",))
     if message and not message.strip():
-        yield invalid(f"{path}.message", message, "message must be non-empty if specified")
-    elif "\n" in message.strip():
-        yield invalid(f"{path}.message", message, "message must not contain line breaks")
-    elif "\n" in text and not message:
-        yield required(f"{path}.message", "message must be specified if expression contains line breaks")
+        yield invalid(f"{path}.message", message, "must be non-empty if specified")
+    elif not {"\n", "\r"}.isdisjoint(message.strip()):
+        yield invalid(f"{path}.message", message, "must not contain line breaks")
     reason = validation.get("reason")
     if reason is not None and reason not in _REASONS:
         yield not_supported(f"{path}.reason", reason, _REASONS)

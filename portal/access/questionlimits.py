@@ -11,13 +11,17 @@ from typing import Any, Final, ParamSpec, TypeVar
 from audit.recorder import Actor
 from gateway.server import questiondeadlines
 from kube.requests.status import ServiceUnavailable
-from portal.http.places import Places
+from portal.http.actors import tenant_counted
+from portal.http.places import Key, Places
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 AT_ONCE: Final = 4
-"""Of one process of the portal."""
+"""Of one process of the portal: of all but operators, who have places of their own."""
+OF_OPERATORS: Final = 2
+OF_TENANT: Final = 3
+"""However many of its people ask, one is left for others."""
 OF_PERSON: Final = 2
 
 
@@ -25,7 +29,8 @@ class _Desk:
     """Who is being answered. Within a question, its parts are part of it."""
 
     def __init__(self) -> None:
-        self._places = Places({"questions": AT_ONCE, "person": OF_PERSON})
+        most = {"questions": AT_ONCE, "of operators": OF_OPERATORS, "tenant": OF_TENANT, "person": OF_PERSON}
+        self._places = Places(most)
         self._within = threading.local()
 
     @contextmanager
@@ -34,7 +39,12 @@ class _Desk:
         if getattr(self._within, "depth", 0):
             yield
             return
-        place = self._places.take(("questions", ""), ("person", actor.user_id or actor.name))
+        keys: list[Key] = [("person", actor.user_id or actor.name)]
+        keys.append(("of operators" if actor.operator else "questions", ""))
+        tenant = tenant_counted(actor.user_id) if actor.user_id and not actor.sees_all else ""
+        if tenant:
+            keys.append(("tenant", tenant))
+        place = self._places.take(*keys)
         if place is None:
             raise ServiceUnavailable("Other questions are being answered; ask again in a moment.", retry_after=2)
         self._within.depth = 1

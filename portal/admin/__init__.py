@@ -1,6 +1,7 @@
 """The operators' console: every model to read, and to change only what services change (GW14)."""
 
 from django.contrib import admin
+from django.contrib.auth import admin as _accounts  # noqa: F401 - registers what is taken away below
 from django.contrib.auth.models import Group
 
 from portal.admin import people, platform, records, tenancy

@@ -23,6 +23,7 @@ from portal.api.endpoint import (
 )
 from portal.api.permissions import api_actor, require_unbound, token_tenant
 from portal.api.serializers.tokens import CreatedTokenSerializer, TokenCreateRequest, TokenSerializer
+from portal.signin.proofs import MINUTES, require_recent
 from tenants import selectors
 
 
@@ -41,14 +42,19 @@ class TokenList(Endpoint):
     @extend_schema(
         operation_id="createToken",
         summary="Create a token (with a session only)",
-        description="A token cannot make another one: what leaks must end.",
+        description="A token cannot make another one: what leaks must end. Nor can a session whose sign-in was more than "
+        f"{MINUTES} minutes ago.",
         request=TokenCreateRequest,
         responses={201: CreatedTokenSerializer},
     )
     def post(self, request: Request) -> Response:
-        """The answer holds the token, which is shown this once. Raises ``Forbidden`` unless asked with a session."""
+        """The answer holds the token, which is shown this once.
+
+        Raises ``Forbidden`` unless asked with a session, soon after its sign-in.
+        """
         if not isinstance(request.successful_authenticator, SessionAuthentication):
             raise Forbidden("Tokens are made with a session, not with another token.")
+        require_recent(request)
         actor = api_actor(request)
         user: Any = request.user
         data = self.validated_body(request, TokenCreateRequest)

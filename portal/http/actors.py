@@ -46,17 +46,17 @@ def require_pace(request: HttpRequest, user: Any) -> None:
     # Who looks at the portal as somebody else is an operator.
     viewing = getattr(request, "viewing", None)
     person = viewing.viewer if viewing is not None else user
-    request.asker = Asker(person.pk, operator=person.is_staff)  # type: ignore[attr-defined]
+    request.asker = Asker(person.pk, operator=person.is_staff, name=person.email)  # type: ignore[attr-defined]
     if user.is_staff or hasattr(request, "paced"):
         return
     kinds = [("person-write", actionlimits.WRITES, user.pk)]
     if request.method in _READING:
         kinds = [("person-read", actionlimits.READS, user.pk)]
-        tenant = _first_tenant(user.pk, int(time.monotonic() // _REMEMBERED_SECONDS))
+        tenant = tenant_counted(user.pk)
         if tenant:
             kinds.append(("tenant-read", actionlimits.TENANT_READS, tenant))
             if viewing is None:
-                request.asker = Asker(user.pk, tenant)  # type: ignore[attr-defined]
+                request.asker = Asker(user.pk, tenant, name=user.email)  # type: ignore[attr-defined]
     for name, bucket, key in kinds:
         wait, left = actionlimits.wait_and_left(bucket, key)
         reset, window = (math.ceil(tokens * bucket.interval) for tokens in (bucket.burst - left, bucket.burst))
@@ -71,6 +71,11 @@ def pace_headers(request: HttpRequest) -> dict[str, str]:
     standing: Standing | None = getattr(request, "paced", None)
     lines = standing.header_lines.decode().splitlines() if standing is not None else []
     return dict(line.split(": ", 1) for line in lines)
+
+
+def tenant_counted(user_id: UUID) -> str:
+    """The tenant that what a person asks counts for; empty for who is in none, and out of date by a minute at most."""
+    return _first_tenant(user_id, int(time.monotonic() // _REMEMBERED_SECONDS))
 
 
 @lru_cache(maxsize=10_000)

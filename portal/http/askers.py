@@ -29,6 +29,8 @@ class Asker:
     tenant: str = ""
     """Where it is known: the one that what the person reads counts for."""
     operator: bool = False
+    name: str = ""
+    """By which records know them."""
 
 
 class Askers:

@@ -8,6 +8,7 @@ waits without a thread. Operators have places of their own: the kill switch is t
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from contextvars import ContextVar
@@ -17,14 +18,14 @@ from typing import IO, Any, Final
 from django.conf import settings
 from django.core.exceptions import RequestAborted
 from django.core.handlers.asgi import ASGIHandler, ASGIRequest
-from django.http import FileResponse, HttpResponse
+from django.http import FileResponse, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from audit.addresses import network_of
 from portal.http import errors, metrics
-from portal.http.askers import Askers
+from portal.http.askers import Asker, Askers
 from portal.http.places import Key, Places, until_answered
-from portal.http.proxies import sender_of
+from portal.http.proxies import believe, sender_of
 
 AT_WORK: Final = {
     "others": 48,
@@ -70,6 +71,9 @@ class _Begun:
     place: ExitStack
 
 
+Refused = Callable[[HttpRequest, HttpResponseBase, Asker | None], None]
+"""What is told of each request that finds no place, in the event loop, and by whom it comes as far as that is known."""
+
 _begun: Final[ContextVar[_Begun]] = ContextVar("begun")
 
 
@@ -82,8 +86,9 @@ class PortalHandler(ASGIHandler):
 
     request_class = PortalRequest
 
-    def __init__(self) -> None:
+    def __init__(self, refused: Refused) -> None:
         super().__init__()
+        self._refused = refused
         self._askers = Askers()
         self._places = Places(AT_WORK)
         self._room = Places(WAITING)
@@ -154,9 +159,14 @@ class PortalHandler(ASGIHandler):
             return await self._places.wait(*keys, seconds=WAIT_SECONDS)
 
     def _refusal(self, request: Any, keys: tuple[Key, ...]) -> HttpResponse:
-        """429 for who has as many at work as anybody may, 503 where others have."""
+        """429 for who has as many at work as anybody may, 503 where others have; numbered and told of like any other."""
+        believe(request, settings.TRUSTED_PROXIES)
+        request.request_id = uuid.uuid4().hex
         if _OWN.intersection(self._places.full(*keys)):
             code, said = 429, "Too many requests of yours, or of your tenant, are being answered: wait for some."
         else:
             code, said = 503, "Too many requests are being answered; try again in a moment."
-        return errors.without_page(request, code, said, retry_after=_RETRY_AFTER)
+        refusal = errors.without_page(request, code, said, retry_after=_RETRY_AFTER)
+        refusal["X-Request-ID"] = request.request_id
+        self._refused(request, refusal, self._askers.of(request))
+        return refusal

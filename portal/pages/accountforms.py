@@ -6,6 +6,7 @@ from typing import Any
 
 from django import forms
 
+from portal.pages.forms import TokenForm
 from portal.signin.accounts import MAX_PASSWORD
 from tenants.models import User
 
@@ -47,6 +48,12 @@ class OwnEnrolForm(EnrolForm, PresentPasswordForm):
     """The first code of an app, and the password of whoever sets it up."""
 
     field_order = ("code", "old")
+
+
+class LaterTokenForm(TokenForm, PresentPasswordForm):
+    """A new access token, and the password of whoever has signed in some time ago."""
+
+    field_order = ("name", "scope", "tenant", "days", "old")
 
 
 class PasskeyForm(forms.Form):

@@ -35,7 +35,7 @@ WORDS: Final[Mapping[str, tuple[str, str]]] = {
         "Required labels",
         "On pods, claims, Services, Ingresses and Gateways: <code>team</code>, or <code>stage=dev</code> for each value.",
     ),
-    "hosts": ("Host names", "Of Ingresses, Gateways and routes: <code>*.{tenant}.example.com</code>"),
+    "hosts": ("Host names", "Of Ingresses, Gateways, ListenerSets and routes: <code>*.{tenant}.example.com</code>"),
 }
 
 

@@ -31,6 +31,8 @@ from tenants.notices import note_account
 
 BY_OPERATOR: Final = timedelta(hours=24)
 BY_MAIL: Final = timedelta(hours=1)
+MAILED: Final = 10
+"""Links of one account that were asked for by e-mail and wait: more than its pace makes within their time."""
 _PRODUCT: Final = "system:portal"
 
 
@@ -51,6 +53,7 @@ def password_link_create(*, actor: Actor, user_id: UUID, now: datetime, keep_fac
     Operators; raises ``NotFound``, ``Forbidden`` as ``person_below``, ``Conflict`` for a disabled account.
     """
     user = _reachable(actor, user_id)
+    links_end(user, now=now)
     return _created(actor, user, now, BY_OPERATOR, made_by=actor.name, removes_factors=not keep_factors)
 
 
@@ -111,11 +114,17 @@ def password_link_use(*, actor: Actor, digest: str, password: str, now: datetime
 
 @everything()  # whoever asks is nobody yet
 def password_link_ask(*, email: str, now: datetime) -> bool:
-    """Send a link to whoever has this address and a password here; whether one was sent is for the caller alone."""
+    """Send a link to whoever has this address and a password here; whether one was sent is for the caller alone.
+
+    Anybody may ask, so it ends no link that waits: an operator's least of all. The first that is used ends the others.
+    """
     user = User.objects.filter(email__same=email, status=User.Status.ACTIVE).first()
     if user is None or not user.has_usable_password():
         return False
     with transaction.atomic():
+        mailed = user.password_resets.filter(ended_at=None, expires_at__gt=now, made_by="").order_by("-created_at")
+        oldest = list(mailed.values_list("pk", flat=True)[MAILED - 1 :])
+        user.password_resets.filter(pk__in=oldest).update(ended_at=now)
         made = _created(Actor(name=_PRODUCT, user_id=user.pk), user, now, BY_MAIL)
     # The host of the question is the asker's choice: the installation's own address leads here.
     send(user, settings.PORTAL_URL + reverse("reset-by", args=[made.secret]), hours=1)
@@ -156,7 +165,6 @@ def _reachable(actor: Actor, user_id: UUID) -> User:
 def _created(
     actor: Actor, user: User, now: datetime, lives: timedelta, *, made_by: str = "", removes_factors: bool = False
 ) -> CreatedReset:
-    links_end(user, now=now)
     secret = secrets.token_urlsafe(32)
     made = PasswordReset.objects.create(
         user=user,

@@ -26,11 +26,12 @@ from kube.requests.status import NotFound, StatusError
 from portal.bulk.deeds import SORTS
 from portal.http.actors import actor_of
 from portal.pages import labels
-from portal.pages.accountforms import StatusForm
+from portal.pages.accountforms import LaterTokenForm, StatusForm
 from portal.pages.forms import AppearanceForm, EmptyForm, PasswordForm, TokenForm, UserForm, add_status_error
 from portal.pages.lists import pager
 from portal.pages.navigation import page
-from portal.signin import accounts, attempts, factors
+from portal.signin import accounts, attempts, factors, proofs
+from portal.signin.oidc.provider import way_in
 from portal.signin.passkeys import passkeys_of
 from portal.signin.viewing import viewings_of
 from portal.views.actions import form_status, render_action
@@ -54,18 +55,30 @@ def tokens(request: HttpRequest) -> HttpResponse:
     return render(request, "pages/tokens/list.html", {"rows": rows, "listed": "Tokens"})
 
 
+@sensitive_post_parameters("old")
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def token_new(request: HttpRequest) -> HttpResponse:
-    """The form, and the new token's text, which is shown this once and stored nowhere."""
+    """The form, and the new token's text, which is shown this once and stored nowhere.
+
+    Whoever has not signed in just now says the present password; who has none signs in again.
+    """
     actor = actor_of(request)
     user: Any = request.user
+    recent = proofs.is_recent(request)
+    if not recent and not user.has_usable_password():
+        said = {"minutes": proofs.MINUTES, "single_sign_on": way_in(request.path), "back": reverse("tokens")}
+        status = 200 if request.method in ("GET", "HEAD") else 403
+        return render(request, "pages/sessions/again.html", said, status=status)
     mine = {tenant.name: tenant for tenant in selectors.tenants_open_to(actor).order_by("name")[:200]}
-    form = TokenForm(request.POST or None, tenants=list(mine), operator=actor.operator)
+    kind = TokenForm if recent else LaterTokenForm
+    form = kind(request.POST or None, tenants=list(mine), operator=actor.operator)
     if request.method == "POST" and form.is_valid():
         data, now = form.cleaned_data, timezone.now()
         try:
+            if not recent:
+                proofs.require_password(user, data["old"])
             minted = token_create(
                 actor=actor,
                 user=user,

@@ -114,7 +114,7 @@ class PasswordReset(models.Model):
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     expires_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True, editable=False)
-    """When it was used, or another took its place, or all links of the person were ended."""
+    """When it was used, or an operator's took its place, or all links of the person were ended."""
 
     class Meta:
         db_table = "password_resets"

@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 
@@ -17,7 +18,7 @@ import pytest
 import redis
 import yaml
 from django.conf import settings as django_settings
-from django.db import connection
+from django.db import connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from hypothesis import given
@@ -45,6 +46,7 @@ from tenants.tasks import operations_sweep
 from tests.databases import owning
 from tests.faultproxy import Fault
 from tests.tenants.conftest import OPERATOR, actor_of, join, make_tenant, make_user
+from tests.tenants.test_lock_order import PATIENCE, is_waiting
 
 pytestmark = pytest.mark.django_db
 
@@ -219,6 +221,41 @@ def test_a_membership_that_ends_while_a_token_is_made_lets_none_out(cluster, wor
         issue(bob, workspace)
     credential = Credential.objects.get()
     assert (credential.jti, credential.failed_at is not None) == (None, True)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    "ends",
+    [
+        lambda bob: membership_remove(actor=OPERATOR, tenant="acme", user=bob),
+        lambda bob: membership_set(actor=OPERATOR, tenant="acme", user=bob, role=Role.VIEWER),
+        lambda bob: user_change(actor=OPERATOR, user_id=bob.pk, status="disabled"),
+    ],
+    ids=["removed", "lowered", "disabled"],
+)
+def test_a_right_that_is_about_to_end_lets_no_token_out(cluster, workspace, alice, ends):
+    """RV-17: what takes it away has looked for credentials already, and is not committed yet."""
+    bob = make_user("bob@example.org")
+    join(workspace.tenant, bob)
+
+    def ask():
+        try:
+            return issue(bob, workspace, role="editor")
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            ends(bob)
+            asked = pool.submit(ask)
+            given_up = time.monotonic() + PATIENCE
+            while not is_waiting() and not asked.done():
+                assert time.monotonic() < given_up
+                time.sleep(0.02)
+        with pytest.raises((Forbidden, NotFound)):
+            asked.result(PATIENCE)
+    assert not Credential.objects.filter(failed_at=None).exists()
+    assert "tenantry-anchor" not in cluster.kubectl("get", "secrets", "-n", workspace.k8s_namespace, "-o", "name")
 
 
 def test_credentials_of_a_disabled_account_end(cluster, workspace, alice):

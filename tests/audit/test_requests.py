@@ -6,6 +6,7 @@ import asyncio
 import sys
 import uuid
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 
@@ -25,6 +26,7 @@ from audit.requestlog.records import BOUND, REFUSALS_IN_FULL, RequestLog, Reques
 from audit.selectors import requests_of_tenant
 from kube.authorization.decisions import Decision, Verdict
 from portal.database.rights import as_owner
+from store.supervision import Supervised, restarts
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -33,6 +35,20 @@ def conninfo() -> str:
     parameters = connection.get_connection_params()
     kept = {key: parameters[key] for key in ("dbname", "user", "host", "port") if parameters.get(key)}
     return make_conninfo(**kept)
+
+
+ASIDE = "ALTER FUNCTION api_requests_partition(timestamptz) RENAME TO api_requests_partition_aside"
+SILENT = """CREATE FUNCTION api_requests_partition(timestamptz) RETURNS SETOF text LANGUAGE sql
+AS 'SELECT NULL::text WHERE false'"""
+DROPPED = "DROP FUNCTION api_requests_partition(timestamptz)"
+RESTORED = "ALTER FUNCTION api_requests_partition_aside(timestamptz) RENAME TO api_requests_partition"
+
+
+def owned(*statements: str) -> None:
+    """As the tables' owner."""
+    with as_owner(), transaction.atomic(), connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
 
 
 def make_record(**fields) -> RequestRecord:
@@ -59,14 +75,45 @@ def written(records: list[RequestRecord]) -> RequestLog:
     log = RequestLog(conninfo())
 
     async def run() -> None:
-        log.start()
+        writer = Supervised("request-log", log.run)
+        writer.start()
         for record in records:
             log.put_nowait(record)
         await asyncio.sleep(0.4)
-        await log.stop()
+        await log.stop(writer.stop)
 
     asyncio.run(run())
     return log
+
+
+def test_a_writer_that_fails_begins_anew_and_loses_nothing():
+    """P10, GW13: of whatever it fails, here an answer of the database that it does not understand; and it is counted."""
+    before = restarts["request-log"]
+    log = RequestLog(conninfo())
+
+    async def until(condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(300):
+            while not condition():
+                await asyncio.sleep(0.02)
+
+    async def run() -> None:
+        writer = Supervised("request-log", log.run)
+        writer.start()
+        log.put_nowait(make_record())
+        await until(lambda: restarts["request-log"] > before)
+        log.put_nowait(make_record(actor="bob"))
+        await sync_to_async(owned)(DROPPED, RESTORED)
+        await until(lambda: log.written == 2)
+        await log.stop(writer.stop)
+
+    owned(ASIDE, SILENT)
+    try:
+        asyncio.run(run())
+    except BaseException:
+        owned(DROPPED, RESTORED)
+        raise
+    assert sorted(kept().values_list("actor", flat=True)) == ["alice", "bob"]
+    assert log.dropped == 0
 
 
 def test_what_is_offered_again_after_a_lost_answer_is_written_once():
@@ -212,7 +259,7 @@ def test_a_flood_that_fills_the_day_is_counted_and_others_are_written_as_before(
         for _ in range(30):
             log.put_nowait(make_record(tenant="quiet", verb="update"))
         assert len(log._sums_beyond) <= audit_requests._KINDS_BEYOND + 2
-        await log.stop()
+        await log._flush_once()
         assert log.dropped == 0
         after = await sync_to_async(kept().filter(tenant="mallory").count)()
         assert after - before <= audit_requests._KINDS_BEYOND + 2

@@ -7,12 +7,12 @@ from datetime import UTC, timedelta
 from decimal import Decimal
 from typing import Any
 
-from django.contrib import admin
 from django.utils import timezone
 
 from audit.actions import Action
 from kube.quota.charges import Price
 from portal.access.reports import REPORTS
+from portal.admin import admin
 from tenants.models import (
     Announcement,
     Cluster,

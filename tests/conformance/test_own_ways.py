@@ -109,6 +109,43 @@ def test_expressions_about_devices_are_kept_unread(space: Speaker) -> None:
     assert made.status == 201, made.body
 
 
+def test_a_claim_takes_nothing_of_the_extended_resource_of_its_class(apiserver: OwnApiserver) -> None:
+    system, api = apiserver.admin, "/apis/resource.k8s.io/v1"
+    spec = {"extendedResourceName": "example.org/card"}
+    assert system.send("POST", f"{api}/deviceclasses", {"metadata": {"name": "card"}, "spec": spec}).status == 201
+    namespace = "/api/v1/namespaces/own-ways-devices"
+    system.send("POST", "/api/v1/namespaces", {"metadata": {"name": "own-ways-devices"}})
+    hard = {"requests.example.org/card": "0"}
+    system.send("POST", f"{namespace}/resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": hard}})
+    asked = [{"name": "r", "exactly": {"deviceClassName": "card"}}]
+    claim = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": asked}}}
+    claims = f"{api}/namespaces/own-ways-devices/resourceclaims"
+    assert system.send("POST", claims, claim).status == 201
+    resources = {"requests": {"example.org/card": "1"}, "limits": {"example.org/card": "1"}}
+    spec = {**SHELL, "containers": [{"name": "c", "image": "i", "resources": resources}]}
+    refused = system.send("POST", f"{namespace}/pods", {"metadata": {"name": "p"}, "spec": spec})
+    assert (refused.status, "exceeded quota: q" in refused["message"]) == (403, True), refused.body
+    for path in (f"{api}/deviceclasses/card", "/api/v1/namespaces/own-ways-devices"):
+        assert system.send("DELETE", path).status == 200
+
+
+def test_types_of_what_functions_are_given_are_not_told_of(apiserver: OwnApiserver) -> None:
+    path = f"{ADMISSION}/validatingadmissionpolicies"
+    rule = {"apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"], "operations": ["CREATE"]}
+    spec = {
+        "matchConstraints": {"resourceRules": [rule]},
+        "validations": [{"expression": "object.spec.replicas.startsWith('a')"}],
+    }
+    assert apiserver.admin.send("POST", path, {"metadata": {"name": "own-types"}, "spec": spec}).status == 201
+
+    def told() -> bool:
+        status = apiserver.admin.send("GET", f"{path}/own-types").body.get("status")
+        return bool(status == {"observedGeneration": 1, "typeChecking": {}})
+
+    eventually(told)
+    assert apiserver.admin.send("DELETE", f"{path}/own-types").status == 200
+
+
 def test_a_pod_in_a_tenants_space_gets_no_zone(apiserver: OwnApiserver, space: Speaker) -> None:
     zone = {"topology.kubernetes.io/zone": "z"}
     apiserver.admin.send("POST", "/api/v1/nodes", {"metadata": {"name": "zoned", "labels": zone}})

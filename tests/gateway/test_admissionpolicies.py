@@ -88,6 +88,50 @@ def test_a_policy_counts_in_the_system_space_alone_and_at_every_server(
         assert server.admin.post(MAPS, config_map("refused"), dryRun="All").status == 201
 
 
+def test_a_policy_says_what_the_kinds_that_it_is_about_have_against_it(server: Server) -> None:
+    """TS15: of built-in kinds and custom ones, anew when it says something else, and nothing is refused for it."""
+    path = f"{API}/validatingadmissionpolicies/typed"
+    group = "typed.example.org"
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"size": {"type": "integer"}}}}}
+    definition = {
+        "metadata": {"name": f"sails.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": "Sail", "plural": "sails"},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+    crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    assert server.admin.post(crds, definition).status == 201
+
+    def status() -> dict[str, Any]:
+        return dict(server.admin.get(path).body.get("status") or {})
+
+    about = [{**rules("deployments", group="apps")[0], "apiVersions": ["v1"]}]
+    about += [{**rules("sails", group=group)[0], "apiVersions": ["v1"]}]
+    try:
+        with policy(server.admin, "typed", about, "object.spec.size > 1"):
+            assert eventually(lambda: status().get("observedGeneration") == 1)
+            said = "apps/v1, Kind=Deployment: ERROR: <input>:1:12: undefined field 'size'\n | object.spec.size > 1\n | ...........^\n"
+            assert status()["typeChecking"] == {
+                "expressionWarnings": [{"fieldRef": "spec.validations[0].expression", "warning": said}]
+            }
+            change = [{"op": "replace", "path": "/spec/validations/0/expression", "value": "object.spec.size > 'a'"}]
+            assert server.admin.patch(path, change, "json").status == 200
+            assert eventually(lambda: status().get("observedGeneration") == 2)
+            warning = status()["typeChecking"]["expressionWarnings"][0]["warning"]
+            assert "typed.example.org/v1, Kind=Sail: ERROR: <input>:1:18: found no matching overload" in warning
+            change[0]["value"] = "object.metadata.name != 'x'"
+            assert server.admin.patch(path, change, "json").status == 200
+            assert eventually(lambda: status() == {"observedGeneration": 3, "typeChecking": {}})
+            # Who writes the status itself is believed, until the policy says something else.
+            written = server.admin.patch(f"{path}/status", {"status": {"observedGeneration": 9}})
+            assert written.status == 200 and status()["observedGeneration"] == 9
+    finally:
+        assert server.admin.delete(f"{crds}/sails.{group}").status == 200
+
+
 def test_a_policy_that_refuses_everything_can_be_taken_back(server: Server) -> None:
     everything = rules("*", "*/*", group="*", operations=("*",))
     with policy(server.admin, "nothing", everything, "false"):

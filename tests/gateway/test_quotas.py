@@ -33,6 +33,31 @@ def test_quota_shows_at_once_what_is_there_already(alice: Caller, namespace: str
     assert status["used"] == {"configmaps": "2", "requests.cpu": "0"}
 
 
+def test_devices_are_counted_by_their_class(alice: Caller, namespace: str) -> None:
+    """AD2, AD3: of claims that are made, changed by nobody, and deleted."""
+    path, name = f"/api/v1/namespaces/{namespace}", "gpu.deviceclass.resource.k8s.io/devices"
+    claims = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims"
+
+    def claim(called: str, **exactly: Any) -> dict[str, Any]:
+        requests = [{"name": "r", "exactly": {"deviceClassName": "gpu", **exactly}}]
+        return {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": called},
+            "spec": {"devices": {"requests": requests}},
+        }
+
+    assert alice.post(f"{path}/resourcequotas", quota({name: "3"})).status == 201
+    assert alice.post(claims, claim("two", count=2)).status == 201
+    assert used(alice, namespace) == {name: "2"}
+    for refused in (claim("more", count=2), claim("all", allocationMode="All")):
+        answer = alice.post(claims, refused)
+        assert answer.status == 403 and f"used: {name}=2, limited: {name}=3" in answer.body["message"], answer.body
+    assert alice.post(claims, claim("one")).status == 201
+    assert alice.delete(f"{claims}/two").status == 200
+    assert used(alice, namespace) == {name: "1"}
+
+
 def test_a_namespace_has_no_more_of_them_than_each_write_may_be_counted_in(alice: Caller, namespace: str) -> None:
     """DOS-03: every write reads, counts in and stores each of them, in one statement that others wait for."""
     path, bounds = f"/api/v1/namespaces/{namespace}", {"limits": [{"type": "Container", "max": {"cpu": "4"}}]}

@@ -20,7 +20,7 @@ from gateway.server.assembly import build_runtime
 from kube.quota.quantities import Quantity
 from kube.quota.tenantquotas import NAME, TENANT_QUOTAS, TenantQuota
 from store.supervision import Supervised
-from store.types import Create, Delete, Event, EventType, Key
+from store.types import Create, Delete, Event, EventType, Key, Update
 from tests.databases import migrated
 
 WAIT_SECONDS = 300.0
@@ -107,6 +107,48 @@ async def test_what_goes_while_somebody_counts_is_counted_again(tmp_path: Path) 
                         await asyncio.sleep(0.05)
                     recounts.on_events(events[:2])
                     while orjson.loads((await store.get(own.key)).data)["status"]["used"] != {"pods": "0"}:  # type: ignore[union-attr]
+                        await asyncio.sleep(0.05)
+            finally:
+                await task.stop()
+
+
+@pytest.mark.parametrize("of", ["tenant", "namespace"])
+async def test_what_comes_while_somebody_bounds_it_anew_is_counted(tmp_path: Path, of: str) -> None:
+    """AD1, AD2: whoever wrote it was told of no bound, and the new one was counted before it was there."""
+    with migrated("recounts") as database:
+        options = Options(database_url=database, data_folder=tmp_path)
+        async with build_runtime(options, prepare(options), background=False) as made:
+            place = TENANT_QUOTAS if of == "tenant" else ("", "resourcequotas")
+            key = Key("root:own", *place, "" if of == "tenant" else "default", NAME)
+            body = {
+                "metadata": {"name": NAME},
+                "spec": {"hard": {"services": "5"}},
+                "status": {"used": {"services": "0"}},
+            }
+
+            async def served(_cluster: str) -> Sequence[tuple[str, str, str]]:
+                return [("", "pods", "pods")]
+
+            of_namespaces = ResourceQuota(made.store, lambda _: [("", "pods", "pods")], lambda *_: None)
+            of_tenants = TenantQuotaAdmission(made.store, served, (), lambda *_: None)
+            recounts = QuotaController(made.store, of_namespaces, of_tenants, made.custom)
+            kept = (await made.store.commit(Create(key, body)))[0]
+            events = list[Event]()
+            made.store.subscribe(events.extend)
+            task = Supervised("quotas", recounts.run)
+            task.start()
+            try:
+                pod = Create(Key("root:own", "", "pods", "default", "p"), {"metadata": {"name": "p"}})
+                bound = {"hard": {"pods": "5"}}
+                counted = {**body, "spec": bound, "status": {**bound, "used": {"pods": "0"}}}
+                await made.store.commit(pod)
+                await made.store.commit(Update(key, kept.revision, counted))
+                async with asyncio.timeout(WAIT_SECONDS):
+                    while len(events) < 2:
+                        await asyncio.sleep(0.05)
+                    # As a process hears of what others have done.
+                    recounts.on_events(events[:2])
+                    while orjson.loads((await made.store.get(key)).data)["status"]["used"] != {"pods": "1"}:  # type: ignore[union-attr]
                         await asyncio.sleep(0.05)
             finally:
                 await task.stop()

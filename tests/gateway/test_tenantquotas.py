@@ -294,30 +294,6 @@ def test_usage_rules_count_what_kubernetes_does_not_and_more_kinds_are_refused_w
         assert caller.post(ingresses, {**ingress, "metadata": {"name": "j"}}).status == 403
 
 
-def test_no_object_takes_less_than_nothing(server: Server, tenant: str, owner: Caller) -> None:
-    """What one says of itself would make room for the others, on clusters too."""
-    bound(server, tenant, {"requests.cpu": "4", "pods": "9"})
-    path = "/api/v1/namespaces/default/pods"
-    for name, cpu in (("a", "1"), ("b", "3")):
-        assert owner.post(path, pod(name, cpu)).status == 201
-    status = {
-        "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}],
-        "containerStatuses": [
-            {
-                "name": "c",
-                "image": "i",
-                "imageID": "",
-                "ready": False,
-                "restartCount": 0,
-                "resources": {"requests": {"cpu": "-1000"}},
-            }
-        ],
-    }
-    owner.patch(f"{path}/a/status", {"status": status})
-    assert owner.post(path, pod("c", "2")).status == 403
-    assert used(owner)["requests.cpu"] in ("3", "4")
-
-
 def test_what_a_change_ends_gives_back_all_that_it_took(server: Server, tenant: str, owner: Caller) -> None:
     """The last finalizer goes with something that counts: nobody looks again at what a commit has settled."""
     bound(server, tenant, {"services": "5", "services.nodeports": "5"})

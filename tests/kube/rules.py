@@ -77,6 +77,7 @@ REFUSED: list[tuple[dict[str, Any], Where, str]] = [
     ({"rule": "self.s.foo > 1"}, (), "type 'string' does not support field selection"),
     ({"rule": "self.n.all(x, true)"}, (), "cannot be range of a comprehension"),
     ({"rule": "self.n && true"}, (), "expected type 'bool' but found 'int'"),
+    ({"rule": "!self.n"}, (), "found no matching overload for '!_' applied to '(int)'"),
     ({"rule": "self.n + 1.0 > 2.0"}, (), "applied to '(int, double)'"),
     ({"rule": "self.b > 1"}, (), "applied to '(bool, int)'"),
     ({"rule": "has(self.nope)"}, (), "undefined field 'nope'"),
@@ -95,6 +96,7 @@ ACCEPTED: list[tuple[dict[str, Any], Where]] = [
     ({"rule": "self.n > 1", "message": "", "fieldPath": ""}, ()),
     ({"rule": "self.ratio > 1"}, ()),
     ({"rule": "self.foo__dash__bar > 1 && self.__namespace__ == 'a'"}, ()),
+    ({"rule": "self.namespace == 'a'"}, ()),
     ({"rule": "self.ios == 1"}, ()),
     ({"rule": "type(self.ios) == int"}, ()),
     ({"rule": "self.obj == null"}, ()),
@@ -312,6 +314,7 @@ OBJECTS: list[tuple[dict[str, Any], Where, Spec | None, Spec, str]] = [
     ({"rule": "self.ios == 'a' || self.ios == 5"}, (), None, {"ios": 5}, ""),
     ({"rule": "self.ratio * 2.0 == 4.0"}, (), None, {"ratio": 2}, ""),
     ({"rule": "self.foo__dash__bar == 1 && self.__namespace__ == 'a'"}, (), None, {"foo-bar": 1, "namespace": "a"}, ""),
+    ({"rule": "has(self.namespace) && self.namespace == 'a'"}, (), None, {"namespace": "a"}, ""),
     (
         {"rule": "semver(self.s).isGreaterThan(semver('1.2.3'))"},
         (),

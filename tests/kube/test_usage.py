@@ -126,6 +126,45 @@ def test_a_claim_consumes_storage_also_of_its_class() -> None:
     }
 
 
+def test_a_claim_consumes_the_devices_that_it_may_come_to_hold() -> None:
+    """AD2, AD3: of alternatives the most, of "all" what one claim is given at most, in whichever version it is written."""
+    requests = [
+        {"name": "a", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2}},
+        {"name": "b", "firstAvailable": [{"deviceClassName": "gpu", "count": 3}, {"deviceClassName": "gpu"}]},
+        {"name": "c", "exactly": {"deviceClassName": "fpga", "allocationMode": "All"}},
+        {"name": "d", "deviceClassName": "gpu"},
+        {"name": "e", "exactly": {"deviceClassName": "tpu", "allocationMode": "Unknown"}},
+    ]
+    claim = {"spec": {"devices": {"requests": requests}}}
+    assert used("resource.k8s.io", "resourceclaims", claim) == {
+        "count/resourceclaims.resource.k8s.io": "1",
+        "gpu.deviceclass.resource.k8s.io/devices": "6",
+        "fpga.deviceclass.resource.k8s.io/devices": "32",
+        "requests.deviceclass.resource.kubernetes.io/gpu": "6",
+        "requests.deviceclass.resource.kubernetes.io/fpga": "32",
+    }
+    limited = quota({"gpu.deviceclass.resource.k8s.io/devices": "5"})
+    wanted = demand(limited, "resource.k8s.io", "resourceclaims", claim, now=NOW)
+    with pytest.raises(QuotaExceeded, match=r"gpu\.deviceclass\.resource\.k8s\.io/devices=6"):
+        check(limited, wanted, {})
+    implicit = pod(container(requests={"deviceclass.resource.kubernetes.io/gpu": "2"}))
+    assert used("", "pods", implicit)["requests.deviceclass.resource.kubernetes.io/gpu"] == "2"
+    assert counts(quota({"requests.deviceclass.resource.kubernetes.io/gpu": "1"}), "", "pods", implicit)
+
+
+def test_a_claim_of_several_attribute_classes_is_within_a_scope_by_any_of_them() -> None:
+    """AD3: what its volume still has is not hidden by what it is to get."""
+    claim = {"spec": {"volumeAttributesClassName": "free"}, "status": {"currentVolumeAttributesClassName": "gold"}}
+
+    def counted(operator: str, *values: str) -> bool:
+        expression = {"scopeName": "VolumeAttributesClass", "operator": operator, "values": list(values)}
+        limited = quota({"persistentvolumeclaims": "1"}, scopeSelector={"matchExpressions": [expression]})
+        return counts(limited, "", "persistentvolumeclaims", claim)
+
+    assert counted("NotIn", "free") and counted("NotIn", "gold") and not counted("NotIn", "free", "gold")
+    assert counted("In", "free") and counted("In", "gold") and not counted("In", "silver")
+
+
 def test_everything_else_is_counted() -> None:
     assert used("apps", "deployments", {}) == {"count/deployments.apps": "1"}
     assert used("", "secrets", {}) == {"count/secrets": "1", "secrets": "1"}

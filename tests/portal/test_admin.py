@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from django.apps import apps
-from django.contrib import admin
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -16,6 +15,7 @@ from django.utils.html import escape
 from audit.actions import Action
 from audit.models import AuditEntry
 from kube.quota.charges import Price
+from portal.admin import admin
 from portal.admin.places import page_of
 from tenants import services
 from tenants.models import Lock, Tenant, Tier, UsageHour, User, Workspace

@@ -8,7 +8,6 @@ import uuid
 
 import pyotp
 import pytest
-from django.contrib import admin
 from django.urls import Resolver404, resolve, reverse
 from django.utils import timezone
 
@@ -17,6 +16,7 @@ from audit.actions import Action
 from audit.models import AuditEntry, Outcome
 from audit.recorder import Actor, record
 from kube.requests.status import Forbidden
+from portal.admin import admin
 from portal.api import urls as api_urls
 from portal.middleware import _OWN
 from portal.signin import accounts, factors

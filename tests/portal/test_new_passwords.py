@@ -18,7 +18,7 @@ from audit.redaction import clean_text
 from kube.requests.status import Conflict
 from portal.backup.closing import credentials_end_all
 from portal.logformat import LineFormatter
-from portal.signin import attempts
+from portal.signin import attempts, resets
 from portal.signin.accounts import user_change
 from portal.signin.factors import codes_left, factor_of
 from tenants.models import Notice, PasswordReset, User
@@ -127,10 +127,29 @@ def test_a_session_that_was_planted_cannot_use_a_link(acme: House, operator: Use
     attacker, victim = signed_in(acme.viewer), stranger()
     attacker.get("/")
     victim.cookies[settings.SESSION_COOKIE_NAME] = attacker.cookies[settings.SESSION_COOKIE_NAME].value
-    victim.get(link_of(made(operator, acme.owner)))
+    link = link_of(made(operator, acme.owner))
+    victim.get(link)
+    assert victim.get("/reset/").status_code == 404
+    victim.post(link)
     assert attacker.get("/reset/").status_code == 404
     assert attacker.post("/reset/", {"password": OWN}).status_code == 404
     assert victim.get("/reset/").status_code == 200
+
+
+def test_a_link_signs_nobody_out_who_opens_it(acme: House, operator: User) -> None:
+    """Anybody may send one to anybody: it is asked before."""
+    link = link_of(made(operator, acme.owner))
+    for person in (acme.viewer, factories.user(is_auditor=True)):
+        browser = signed_in(person)
+        answer = browser.get(link)
+        assert answer.status_code == 200
+        assert acme.owner.email in answer.content.decode() and person.email in answer.content.decode()
+        assert answer.headers["Referrer-Policy"] == "strict-origin"
+        assert browser.get("/profile/").status_code == 200
+        assert browser.get("/reset/").status_code == 404
+        assert browser.post(link).headers["Location"] == "/reset/"
+        assert browser.get("/reset/").status_code == 200
+        assert browser.get("/profile/").status_code == 302
 
 
 def test_links_end_with_time_another_a_new_password_the_account_and_a_restore(acme: House, operator: User) -> None:
@@ -225,6 +244,28 @@ class TestForgotten:
         browser.get(link_of(message.body))
         assert browser.post("/reset/", {"password": OWN}).status_code == 302
         assert present(stranger(), acme.owner, OWN).status_code == 302
+
+    def test_anybodys_question_ends_no_link_that_waits(
+        self, acme: House, operator: User, mail_server: list[Any]
+    ) -> None:
+        by_operator = link_of(made(operator, acme.owner))
+        for _ in range(2):
+            ask(acme.owner.email)
+        first, second = (link_of(message.body) for message in mail_server)
+        browser = stranger()
+        assert [browser.get(link).status_code for link in (by_operator, first, second)] == [302, 302, 302]
+        assert browser.post("/reset/", {"password": OWN}).status_code == 302
+        assert [stranger().get(link).status_code for link in (by_operator, first, second)] == [404, 404, 404]
+
+    def test_few_links_wait_however_many_are_asked_for(
+        self, acme: House, operator: User, mail_server: list[Any]
+    ) -> None:
+        made(operator, acme.owner)
+        for _ in range(resets.MAILED + 3):
+            resets.password_link_ask(email=acme.owner.email, now=timezone.now())
+        waiting = PasswordReset.objects.filter(ended_at=None)
+        assert (waiting.filter(made_by="").count(), waiting.exclude(made_by="").count()) == (resets.MAILED, 1)
+        assert stranger().get(link_of(mail_server[-1].body)).status_code == 302
 
     def test_the_answer_is_the_same_for_everybody(self, acme: House, mail_server: list[Any]) -> None:
         disabled = factories.user("off@acme.test", status="disabled")

@@ -25,6 +25,7 @@ from audit.models import AuditEntry
 from portal.http import handler
 from portal.http.handler import AT_WORK, WAITING
 from portal.http.places import LARGE, Places
+from portal.signin import refusals
 from tenants.models import Recording, UsageHour, User
 from tests import factories
 from tests.portal.conftest import House, house, signed_in
@@ -98,6 +99,12 @@ class Asked:
 
     def so_far(self) -> list[tuple[int, bytes]]:
         return [each.result() for each in self._futures if each.done()]
+
+
+def number_of(said: bytes) -> str:
+    """By which the audit knows the answer."""
+    found = re.search(rb"\r\nx-request-id: (\w{32})\r\n", said)
+    return found[1].decode() if found else ""
 
 
 def answer_of(asked: socket.socket) -> tuple[int, bytes]:
@@ -199,6 +206,40 @@ def test_of_one_person_few_are_at_work_however_many_are_asked(
     assert portal.ask(flooding, "/tenants/")[0] == 200
 
 
+def test_who_finds_no_place_is_in_the_audit_and_nobody_waits_for_it(
+    portal: Portal, acme: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GW13: numbered like every refusal; a flood is an event or few, and a count, however long the chain is held up."""
+    monkeypatch.setattr(handler, "WAIT_SECONDS", 0.01)
+    (browser,) = known(portal, acme.owner)
+    script = bearer(acme.owner, "read")
+    assert portal.ask(script, "/api/v1/me/")[0] == 200
+    refusals.counts_record()
+    with full(portal, browser):
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SELECT * FROM audit_chain_head(%s)", ["system"])
+            said = [portal.ask(browser, "/tenants/") for _ in range(50)]
+            said.append(portal.ask(script, "/api/v1/me/"))
+            assert {code for code, _ in said} == {429}
+        numbers = {number_of(answer) for _, answer in said}
+        assert len(numbers) == 51 and "" not in numbers
+        assert number_of(said[-1][1]).encode() in said[-1][1].partition(b"\r\n\r\n")[2], "the problem names it too"
+        events = AuditEntry.objects.filter(action="access.deny", user_id=acme.owner.pk, detail__code=429)
+
+        def told() -> int:
+            refusals.counts_record()
+            return sum(entry.detail.get("count", 1) for entry in events.all())
+
+        eventually(lambda: told() == 51)
+        alone = [entry for entry in events.all() if "count" not in entry.detail]
+        assert 1 <= len(alone) <= refusals.SENDER.burst
+        assert {entry.request_id for entry in alone} <= numbers
+        assert {(entry.actor, entry.outcome, entry.ip_address) for entry in alone} == {
+            (acme.owner.email, "denied", "127.0.0.1")
+        }
+        assert "GET /tenants/" in {entry.target for entry in alone}
+
+
 def test_whoever_waits_has_the_next_place_and_no_thread_before(
     portal: Portal, acme: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,7 +269,7 @@ def test_many_of_a_tenant_are_one_tenant_and_many_tenants_are_not_all(
     with full(portal, *owners, *admins):
         for client in (other, Client()):
             code, said = portal.ask(client, "/login/")
-            assert (code, b"\r\nretry-after: " in said) == (503, True)
+            assert (code, b"\r\nretry-after: " in said, bool(number_of(said))) == (503, True, True)
         assert b'"status": 503' in portal.ask(Client(), "/api/v1/me/")[1]
         assert portal.ask(master, "/tenants/")[0] == 200
         assert portal.ask(Client(), "/healthz")[0] == 200

@@ -256,6 +256,27 @@ def test_few_are_answered_at_a_time_and_nobody_waits_for_a_thread(acme: Tenant, 
     assert send(mine, "POST", path, asked).status_code == 200
 
 
+def test_the_people_of_one_tenant_leave_a_place_for_others(acme: Tenant, owner: User, operator: User) -> None:
+    """DOS-03: each of them has less than all, and so have all of them together; an operator needs none of theirs."""
+    asked = {"cluster": "root:acme", "verb": "get", "group": "apps", "resource": "deployments"}
+    mate, third = (factories.member(acme, Role.ADMIN) for _ in range(2))
+    other = factories.member(tenant_create(actor=OPERATOR, name="globex"), Role.OWNER)
+    scripts = {person: bearer(person, "read") for person in (third, other)}
+    answering = questionlimits._desk.answering
+    with contextlib.ExitStack() as stack:
+        for person in (owner, mate, mate):
+            stack.enter_context(answering(Actor(name=person.email, user_id=person.pk)))
+            questionlimits._desk._within.depth = 0
+        assert send(scripts[third], "POST", "access/who-can", asked).status_code == 503
+        there = {**asked, "cluster": "root:globex"}
+        assert send(scripts[other], "POST", "access/who-can", there).status_code == 200
+        stack.enter_context(answering(Actor(name="stranger")))
+        questionlimits._desk._within.depth = 0
+        assert send(scripts[other], "POST", "access/who-can", there).status_code == 503
+        assert send(bearer(operator, "operate"), "POST", "access/who-can", asked).status_code == 200
+    assert send(scripts[third], "POST", "access/who-can", asked).status_code == 200
+
+
 def test_everything_that_looks_through_rights_has_its_place_and_its_time() -> None:
     """Each public function of the portal that asks the API server's authorizers, or lists what they decide by."""
     answering = [

@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.apps import apps
-from django.contrib import admin
 from django.contrib.sessions.models import Session
 from django.db import Error, models, transaction
 from django.test import Client
@@ -21,6 +20,7 @@ from audit.actions import Action
 from audit.models import ApiRequest, AuditEntry, Outcome
 from audit.recorder import record
 from portal import urls
+from portal.admin import admin
 from tenants.models import (
     AccessRequest,
     Announcement,

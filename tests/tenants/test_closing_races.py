@@ -205,12 +205,9 @@ def test_nothing_is_done_any_more_in_a_tenant_that_is_closed_meanwhile(scene: Sc
     assert scene.closed.status == Status.SUSPENDED
 
 
-@pytest.mark.parametrize("service", sorted(SERVICES.keys() - {"workspace_resume", "_wants_role", "_chosen"}))
+@pytest.mark.parametrize("service", sorted(SERVICES.keys() - {"workspace_resume", "_wants_role"}))
 def test_nothing_is_done_any_more_by_who_is_put_out_meanwhile(scene: Scene, service: str) -> None:
-    """A webhook would go on telling for good.
-
-    All but what an operator does, what another member asks for, and credentials, which wait for the workspace alone.
-    """
+    """A webhook would go on telling for good. All but what an operator does, and what another member asks for."""
     factories.member(scene.tenant, Role.OWNER)
     refusal = refused_meanwhile(
         scene, service, lambda: membership_remove(actor=OPERATOR, tenant=scene.tenant.name, user=scene.owner)

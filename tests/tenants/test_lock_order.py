@@ -13,7 +13,7 @@ from django.db import connection, connections, transaction
 
 from access.credentials.intents import intend
 from audit.recorder import Actor
-from tenants.models import Role, Tenant, Workspace
+from tenants.models import Role, Tenant
 from tenants.services import tenant_delete, tenant_suspend
 from tests import factories
 from tests.requirements import FLOORS, ROOT
@@ -46,7 +46,7 @@ def is_waiting() -> bool:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("service", SERVICES)
 def test_a_tenant_cannot_hold_up_what_operators_do_with_it_by_asking_for_kubeconfigs(service: str) -> None:
-    """The service has the tenant and waits for the workspace; who issues has that, and writes a row that names the tenant."""
+    """Who issues has the tenant and the workspace, and writes a row that names both; the service waits for the tenant alone."""
     tenant = factories.tenant()
     owner = factories.member(tenant, Role.OWNER)
     workspace = factories.workspace(tenant, owner)
@@ -60,13 +60,14 @@ def test_a_tenant_cannot_hold_up_what_operators_do_with_it_by_asking_for_kubecon
 
     with ThreadPoolExecutor(1) as pool:
         with transaction.atomic():
-            Workspace.objects.select_for_update(no_key=True).get(pk=workspace.pk)
+            intend(actor, workspace.pk, Role.VIEWER, "", datetime.now(UTC))
             served = pool.submit(serve)
             deadline = time.monotonic() + PATIENCE
             while not is_waiting() and not served.done():
                 assert time.monotonic() < deadline
                 time.sleep(0.02)
-            intend(actor, workspace.pk, Role.VIEWER, "", datetime.now(UTC))
+            # Once more, as all that it names is held already.
+            intend(actor, workspace.pk, Role.EDITOR, "", datetime.now(UTC))
         served.result(PATIENCE)
 
 

@@ -17,7 +17,7 @@ from access.credentials.portaltokens import own_apiserver
 from access.credentials.webhooks import OVERLAP, webhook_credential_rotate
 from audit import commands
 from audit.recorder import Actor
-from kube.authentication.portaltokens import AUDIENCE
+from kube.authentication.portaltokens import AUDIENCE, cluster_audience
 from kube.requests.status import StatusError
 from tenants.models import Cluster
 
@@ -86,6 +86,7 @@ class Command(commands.Command):
             ca=base64.b64encode(ca).decode(),
             folder=options["folder"].rstrip("/"),
             audience=AUDIENCE,
+            own=cluster_audience(options["cluster"]),
             address=urlsplit(server).netloc,
             policy=options["failure_policy"],
             why=_WHEN_AWAY[options["failure_policy"]],

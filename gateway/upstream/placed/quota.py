@@ -73,6 +73,9 @@ _COUNT_SECONDS: Final = 60.0
 _VERSION: Final = re.compile(r"v\d{1,4}((alpha|beta)\d{1,4})?")
 _VERSIONS_MAX: Final = 16
 
+_OPTIONAL: Final = frozenset({"resource.k8s.io"})
+"""Groups of built-in kinds that not every cluster serves, or in other versions."""
+
 _ALL: Final = ""
 """In place of a namespace: all of a space."""
 
@@ -311,7 +314,8 @@ class PlacedUsageController:
     async def _found(self, placement: Placement, quota: TenantQuota) -> list[Counted]:
         roles, now = await self._clusters.roles(placement.cluster), datetime.now(UTC)
         found: list[Counted] = []
-        for group, versions, plural in [*_built_in(quota), *await self._others(placement.cluster, quota)]:
+        everywhere = (each for each in _built_in(quota) if each[0] not in _OPTIONAL)
+        for group, versions, plural in [*everywhere, *await self._others(placement.cluster, quota)]:
             role = roles.least(Attributes("list", group, plural, "", placement.namespace))
             if role is None:
                 continue  # Nobody in the namespace has to do with it.
@@ -339,15 +343,16 @@ class PlacedUsageController:
             try:
                 return await read_list_as(self._clusters, self._tokens, placement, role, path)
             except Unserved:
-                if BUILTINS.by_group_resource(group, plural) is not None:
+                if _is_everywhere(group, plural):
                     raise
         return []
 
     async def _others(self, cluster: str, quota: TenantQuota) -> list[tuple[str, list[str], str]]:
-        """What the quota names and the cluster alone may have: group, its versions, the one that it prefers first, plural."""
+        """What the quota counts and not every cluster has: group, its versions, the one that it prefers first, plural."""
         found = []
-        for group, plural in sorted(quota.named):
-            if not group or BUILTINS.by_group_resource(group, plural) is not None:
+        optional = {(group, plural) for group, _, plural in _built_in(quota) if group in _OPTIONAL}
+        for group, plural in sorted(quota.named | optional):
+            if not group or _is_everywhere(group, plural):
                 continue
             try:
                 document = await read_document(self._clusters, cluster, f"/apis/{quote(group, safe='')}")
@@ -379,6 +384,10 @@ def _bounded(quota: Mapping[str, Any]) -> tuple[frozenset[str], tuple[Scope, ...
     """The names that a tenant's quota bounds, and of which objects."""
     spec = quota.get("spec") or {}
     return frozenset(spec.get("hard") or ()), read_scopes(spec)
+
+
+def _is_everywhere(group: str, plural: str) -> bool:
+    return group not in _OPTIONAL and BUILTINS.by_group_resource(group, plural) is not None
 
 
 def _built_in(quota: TenantQuota) -> Iterator[tuple[str, list[str], str]]:

@@ -46,6 +46,11 @@ class CredentialCreateRequest(RequestSerializer):
     minutes = serializers.IntegerField(
         min_value=10, max_value=120, required=False, help_text="how long its token works; two hours by default"
     )
+    at_cluster = serializers.BooleanField(
+        required=False,
+        help_text="of a gateway credential: the file points at the cluster itself, which asks about the token, and nobody "
+        "else takes it",
+    )
 
 
 class TenantKubeconfigRequest(RequestSerializer):

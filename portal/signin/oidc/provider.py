@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
-from urllib.parse import quote_plus
+from urllib.parse import quote_plus, urlencode
 
 from django.conf import settings
+from django.urls import reverse
 
 from access.authentication.base import Refused
 from access.authentication.oidc import FRESH_SECONDS, OidcAuthenticator, OidcIssuer, discover, endpoint
@@ -159,6 +160,21 @@ class Provider:
         if self._description is None or now - self._description[0] >= FRESH_SECONDS:
             self._description = now, _run(discover(self.issuer, self._transport))
         return self._description[1]
+
+
+def provider_name() -> str:
+    """What the provider is called on pages."""
+    return settings.OIDC_PROVIDER_NAME or "single sign-on"
+
+
+def way_in(target: str) -> dict[str, str] | None:
+    """The provider's name, and the address that leads there and back to ``target``; ``None`` where none is configured."""
+    if configured() is None:
+        return None
+    return {
+        "name": provider_name(),
+        "url": reverse("oidc_authentication_init") + "?" + urlencode({"next": target}),
+    }
 
 
 def configured() -> Provider | None:

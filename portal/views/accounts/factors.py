@@ -14,12 +14,12 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 from django.views.decorators.http import require_http_methods
 
-from kube.requests.status import Cause, Conflict, Invalid, StatusError
+from kube.requests.status import Conflict, StatusError
 from portal.http.actors import actor_of
 from portal.http.secretpages import shows_secret
 from portal.pages.accountforms import OwnEnrolForm, PresentPasswordForm
 from portal.pages.forms import add_status_error
-from portal.signin import attempts, factors
+from portal.signin import factors, proofs
 from portal.views.accounts.enrolling import app_context, forget_secret, offered_secret
 from portal.views.actions import form_status, render_action
 from tenants.models import User
@@ -39,7 +39,7 @@ def factor(request: HttpRequest) -> HttpResponse:
     secret, form = offered_secret(request), OwnEnrolForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
         try:
-            require_password(user, form.cleaned_data["old"])
+            proofs.require_password(user, form.cleaned_data["old"])
             codes = factors.factor_add(
                 actor=actor_of(request), user=user, secret=secret, code=form.cleaned_data["code"], now=timezone.now()
             )
@@ -63,7 +63,7 @@ def recovery_codes(request: HttpRequest) -> HttpResponse:
     form = PresentPasswordForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
         try:
-            require_password(user, form.cleaned_data["old"])
+            proofs.require_password(user, form.cleaned_data["old"])
             codes = factors.recovery_codes_renew(actor=actor_of(request), user=user)
         except StatusError as error:
             add_status_error(request, form, error)
@@ -103,20 +103,10 @@ def factor_remove(request: HttpRequest) -> HttpResponse:
 
 def _removing(request: HttpRequest, user: User) -> Callable[[dict[str, Any]], None]:
     def remove(data: dict[str, Any]) -> None:
-        require_password(user, data["old"])
+        proofs.require_password(user, data["old"])
         factors.factor_remove(actor=actor_of(request), user_id=user.pk)
 
     return remove
-
-
-@sensitive_variables("password")
-def require_password(user: User, password: str) -> None:
-    """Raises ``Invalid`` for another one than the person's present password, ``TooManyRequests`` for too many."""
-    attempt = attempts.present_password(user)
-    if not user.check_password(password):
-        message = "This is not your present password."
-        raise Invalid(message, kind="User", causes=[Cause("FieldValueInvalid", message, "old")])
-    attempt.succeeded()
 
 
 @sensitive_variables("codes")

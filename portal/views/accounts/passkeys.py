@@ -21,8 +21,7 @@ from portal.http.actors import actor_of
 from portal.http.targets import safe_target
 from portal.pages.accountforms import NewPasskeyForm, PasskeyForm, PresentPasswordForm
 from portal.pages.forms import add_status_error
-from portal.signin import attempts, passkeys, refusals, steps
-from portal.views.accounts.factors import require_password
+from portal.signin import attempts, passkeys, proofs, refusals, steps
 from portal.views.accounts.steps import go_on
 from portal.views.actions import form_status, render_action
 
@@ -40,7 +39,7 @@ def passkey_new(request: HttpRequest) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         said = form.cleaned_data
         try:
-            require_password(user, said["old"])
+            proofs.require_password(user, said["old"])
             passkeys.passkey_add(
                 actor=actor_of(request),
                 request=request,
@@ -67,7 +66,7 @@ def passkey_remove(request: HttpRequest, pk: UUID) -> HttpResponse:
     found = passkeys.passkey_of(user, pk)
 
     def remove(data: dict[str, Any]) -> None:
-        require_password(user, data["old"])
+        proofs.require_password(user, data["old"])
         passkeys.passkey_remove(actor=actor_of(request), user=user, passkey_id=pk)
 
     return render_action(

@@ -63,7 +63,8 @@ def user(request: HttpRequest, pk: UUID) -> HttpResponse:
         "passkeys": person.passkeys.count(),
         "codes_left": factors.codes_left(person),
         "last_used_at": max((moment for moment in used if moment is not None), default=person.last_login),
-        "link": person.password_resets.filter(ended_at=None, expires_at__gt=now).first(),
+        # An operator's before those that anybody asks for.
+        "link": person.password_resets.filter(ended_at=None, expires_at__gt=now).order_by("-made_by").first(),
     }
     return render(request, "pages/accounts/user.html", context)
 

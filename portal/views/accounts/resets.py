@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_http_methods
 from kombu.exceptions import OperationalError as BrokerAway
 
 from kube.requests.status import ServiceUnavailable, StatusError
@@ -58,12 +58,20 @@ def ask(request: HttpRequest) -> HttpResponse:
 
 @sensitive_variables("secret")
 @never_cache
-@require_safe
+@require_http_methods(["GET", "HEAD", "POST"])
 @everything()  # whoever has lost a password is nobody yet: the link says whose rows these are
 def reset_by(request: HttpRequest, secret: str) -> HttpResponse:
-    """Open a link: the session remembers its digest, so that no address that is followed from there has the secret."""
+    """Open a link: the session remembers its digest, so that no address that is followed from there has the secret.
+
+    Whoever is signed in is asked before: anybody may send anybody a link, and to open it must end nothing.
+    """
     digest = resets.digest_of(secret)
-    resets.password_link_that_counts(digest, now=timezone.now())
+    person = resets.password_link_that_counts(digest, now=timezone.now()).user
+    if request.user.is_authenticated and request.method != "POST":
+        response = render(request, "pages/sessions/reset-signed-in.html", {"person": person})
+        # What is followed from here is not told the secret; the form still says where it comes from.
+        response["Referrer-Policy"] = "strict-origin"
+        return response
     # A session that somebody has planted must not be the one that may use the link.
     auth.logout(request)
     request.session[_OPENED] = digest

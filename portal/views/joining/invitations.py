@@ -20,9 +20,8 @@ from portal.database.scopes import everything
 from portal.http.actors import actor_of
 from portal.pages.forms import EmptyForm, InvitationForm, JoinForm, add_status_error
 from portal.signin import accounts, attempts
-from portal.signin.oidc.provider import configured
+from portal.signin.oidc.provider import configured, provider_name
 from portal.views.actions import form_status, render_action
-from portal.views.signin import oidc
 from tenants import selectors, services
 from tenants.models import Invitation, Role, User
 from tenants.rights import require_role
@@ -141,7 +140,7 @@ def _is_somebody(request: HttpRequest, person: User | None) -> bool:
 
 
 def _page(request: HttpRequest, found: Invitation, form: Any, *, person: User | None, mine: bool) -> HttpResponse:
-    provider = oidc.provider_name() if configured() is not None else ""
+    provider = provider_name() if configured() is not None else ""
     context = {
         "invitation": found,
         "form": form,

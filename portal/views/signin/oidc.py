@@ -26,7 +26,7 @@ from portal.database.scopes import everything
 from portal.http.actors import visitor_of
 from portal.signin import attempts, refusals
 from portal.signin.oidc.people import SignInRefused
-from portal.signin.oidc.provider import Provider, configured
+from portal.signin.oidc.provider import Provider, configured, provider_name
 from tenants.models import User
 
 logger = logging.getLogger(__name__)
@@ -136,11 +136,6 @@ def end_session_url(request: HttpRequest) -> str:
     back = request.build_absolute_uri(reverse("login"))
     query = urlencode({"client_id": settings.OIDC_RP_CLIENT_ID, "post_logout_redirect_uri": back})
     return f"{address}{'&' if '?' in address else '?'}{query}"
-
-
-def provider_name() -> str:
-    """What the provider is called on pages."""
-    return settings.OIDC_PROVIDER_NAME or "single sign-on"
 
 
 def _provider() -> Provider:

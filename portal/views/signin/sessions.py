@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlencode
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
@@ -19,7 +18,7 @@ from portal.http.actors import actor_of
 from portal.http.targets import safe_target
 from portal.pages.forms import SignInForm, add_status_error
 from portal.signin import accounts, steps
-from portal.signin.oidc.provider import configured
+from portal.signin.oidc.provider import provider_name, way_in
 from portal.signin.viewing import viewing_end
 from portal.views.accounts.steps import go_on
 from portal.views.signin import oidc
@@ -51,7 +50,7 @@ def login(request: HttpRequest) -> HttpResponse:
                         return go_on(request, steps.begin(request, user, target=target))
                 form.add_error(None, "The e-mail address or the password is wrong.")
                 status = 401
-    context: dict[str, Any] = {"form": form, "next": target, "single_sign_on": _single_sign_on(target)}
+    context: dict[str, Any] = {"form": form, "next": target, "single_sign_on": way_in(target)}
     context |= {"ended": "ended" in request.GET, "mail": bool(settings.EMAIL_URL)}
     response = render(request, "pages/sessions/login.html", context, status=status)
     if retry_after:
@@ -77,14 +76,5 @@ def logout(request: HttpRequest) -> HttpResponse:
     accounts.sign_out(request)
     if not address:
         return redirect("login")
-    context = {"url": address, "provider": oidc.provider_name()}
+    context = {"url": address, "provider": provider_name()}
     return render(request, "pages/sessions/leaving.html", context)
-
-
-def _single_sign_on(target: str) -> dict[str, str] | None:
-    if configured() is None:
-        return None
-    return {
-        "name": oidc.provider_name(),
-        "url": reverse("oidc_authentication_init") + "?" + urlencode({"next": target}),
-    }

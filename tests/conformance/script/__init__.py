@@ -24,11 +24,12 @@ from tests.conformance.script.kinds import OBJECTS, invalid_section, kind_sectio
 from tests.conformance.script.meanings import meanings
 from tests.conformance.script.metadata import called, calledsystem, selected, selectedsystem
 from tests.conformance.script.mutatingpolicies import mutatingpolicies
-from tests.conformance.script.parts import connecting, counts, limits, parts, resizes, reviews
+from tests.conformance.script.parts import connecting, counts, devices, limits, parts, resizes, reviews
 from tests.conformance.script.plugins import binding, plugins
 from tests.conformance.script.podsecurity import podsecurity
 from tests.conformance.script.podstandards import podstandards
 from tests.conformance.script.policy import namespacedpolicy, policy
+from tests.conformance.script.policytypes import policytypes
 from tests.conformance.script.reads import amounts, layout, lists, networks, paths, quantities, watching
 from tests.conformance.script.resetting import resetting, resettingsystem
 from tests.conformance.script.taken import podparts, taken
@@ -83,6 +84,7 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
         amounts,
         networks,
         counts,
+        devices,
         resizes,
         podsecurity,
         podstandards,
@@ -107,6 +109,7 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
     yield boundtokens.__name__, boundtokens, True
     yield admissionpolicies.__name__, admissionpolicies, True
     yield mutatingpolicies.__name__, mutatingpolicies, True
+    yield policytypes.__name__, policytypes, True
     yield admissionwebhooks.__name__, admissionwebhooks, True
     yield nodes.__name__, nodes, True
     yield namespacedpolicy.__name__, namespacedpolicy, True

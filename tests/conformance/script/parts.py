@@ -333,6 +333,40 @@ def counts(say: Conversation) -> None:
     say.speaker.send("DELETE", f"{at}/e")
 
 
+def devices(say: Conversation) -> None:
+    """Quotas count the devices that claims ask for, by their class."""
+    say.set_up()
+    claims = f"/apis/resource.k8s.io/v1/namespaces/{say.namespace}/resourceclaims"
+    bound = {"gpu.deviceclass.resource.k8s.io/devices": "40", "count/resourceclaims.resource.k8s.io": "9"}
+    hard = bound | {"requests.deviceclass.resource.kubernetes.io/gpu": "41"}
+    say.speaker.send("POST", f"{say.core}/resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": hard}})
+    say.until(lambda: bool(_used(say, "q")))
+    gpu = {"deviceClassName": "gpu"}
+    asked = {
+        "few": [{"name": "a", "exactly": {**gpu, "count": 2}}, {"name": "b", "exactly": gpu}],
+        "all": [{"name": "a", "exactly": {**gpu, "allocationMode": "All"}}],
+        "either": [
+            {"name": "a", "firstAvailable": [{"name": "x", **gpu, "count": 4}, {"name": "y", **gpu}]},
+            {"name": "b", "firstAvailable": [{"name": "x", "deviceClassName": "fpga"}]},
+        ],
+        "again": [{"name": "a", "exactly": {**gpu, "count": 2}}],
+        "other": [{"name": "a", "exactly": {"deviceClassName": "fpga", "count": 9}}],
+        "last": [{"name": "a", "exactly": gpu}],
+        "over": [{"name": "a", "exactly": gpu}],
+    }
+    for name, requests in asked.items():
+        body = {"metadata": {"name": name}, "spec": {"devices": {"requests": requests}}}
+        say.verdict("POST", claims, body)
+        say.note(f"{say.core}/resourcequotas/q?after={name}", lambda answer: answer["status"]["used"])
+    for number, wanted in enumerate(("2", "1")):
+        resources = {"requests": {"deviceclass.resource.kubernetes.io/gpu": wanted}}
+        resources["limits"] = resources["requests"]
+        containers = [{"name": "c", "image": "i", "resources": resources}]
+        spec = {"automountServiceAccountToken": False, "containers": containers}
+        say.verdict("POST", f"{say.core}/pods", {"metadata": {"name": f"p{number}"}, "spec": spec})
+        say.note(f"{say.core}/resourcequotas/q?pod={number}", lambda answer: answer["status"]["used"])
+
+
 def resizes(say: Conversation) -> None:
     """A pod that is resized holds the largest of what it asks for, was given and has."""
     say.set_up()

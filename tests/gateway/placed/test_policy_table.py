@@ -24,7 +24,7 @@ from tests.tenants.conftest import OPERATOR
 pytestmark = pytest.mark.django_db(transaction=True)
 
 TABLE = yaml.safe_load(Path(__file__).with_name("policies.yaml").read_text())
-ON_CLUSTERS = [row for row in TABLE if not {"gateway", "route"} & {*row}]
+ON_CLUSTERS = [row for row in TABLE if not {"gateway", "listenerset", "route"} & {*row}]
 GATEWAYS = "gateway.networking.k8s.io"
 FENCED = "tenantry-pod-fence"
 DEFINED = sorted(kind for group, kind in KINDS if group == GATEWAYS)
@@ -66,10 +66,11 @@ def objects_of(row: Mapping[str, Any], tenant: str) -> Iterator[tuple[str, dict[
         if "rules" in spec:
             spec["rules"] = [{**rule, **BACKEND} for rule in spec["rules"]]
         yield "/apis/networking.k8s.io/v1|ingresses", {"metadata": metadata, "spec": spec}, ""
-    if "gateway" in row:
-        spec = yaml.safe_load(yaml.safe_dump(row["gateway"]).replace("{tenant}", tenant))
-        body = {"apiVersion": f"{GATEWAYS}/v1", "kind": "Gateway", "metadata": metadata, "spec": spec}
-        yield f"/apis/{GATEWAYS}/v1|gateways", body, ""
+    for kind in ("Gateway", "ListenerSet"):
+        if kind.lower() in row:
+            spec = yaml.safe_load(yaml.safe_dump(row[kind.lower()]).replace("{tenant}", tenant))
+            body = {"apiVersion": f"{GATEWAYS}/v1", "kind": kind, "metadata": metadata, "spec": spec}
+            yield f"/apis/{GATEWAYS}/v1|{kind.lower()}s", body, ""
     for kind in row.get("route", ()):
         names = [name.replace("{tenant}", tenant) for name in row["hostnames"]]
         body = {"apiVersion": f"{GATEWAYS}/v1", "kind": kind, "metadata": metadata, "spec": {"hostnames": names}}

@@ -240,6 +240,47 @@ def test_kinds_that_the_cluster_alone_has_count_there(door: Door, placed: tuple[
     assert owner.post(path, machine("c")).status == 403
 
 
+@pytest.fixture
+def devices(door: Door) -> Iterator[str]:
+    """Claims of devices, in everybody's role; where they are, but for the namespace."""
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "devices", "labels": {"tenantry.io/aggregate-to-edit": "true"}},
+        "rules": [{"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims"], "verbs": ["*"]}],
+    }
+    given = yaml.safe_dump(role)
+    door.cluster.kubectl("apply", "-f", "-", stdin=given)
+    yield "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims"
+    door.cluster.kubectl("delete", "-f", "-", stdin=given)
+
+
+def test_devices_count_on_the_cluster_by_their_class(door: Door, placed: tuple[Caller, str], devices: str) -> None:
+    """AD1, AD3: at the door and past it, and what ends is given back."""
+    owner, namespace = placed
+    name, path = "gpu.deviceclass.resource.k8s.io/devices", devices.format(namespace)
+
+    def claim(called: str, number: int) -> dict[str, Any]:
+        exactly = {"deviceClassName": "gpu", "count": number}
+        return {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": called},
+            "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
+        }
+
+    bound(door, **{name: "3"})
+    assert eventually(lambda: owner.post(path, claim("a", 2)).status in (201, 409))
+    refused = owner.post(path, claim("b", 2))
+    assert (refused.status, f"used: {name}=2, limited: {name}=3" in refused.body["message"]) == (403, True)
+    door.cluster.kubectl("apply", "-f", "-", "-n", namespace, stdin=yaml.safe_dump(claim("past", 1)))
+    assert owner.delete(f"{path}/none").status == 404
+    assert eventually(lambda: used(door, name) == 3)
+    assert owner.post(path, claim("b", 1)).status == 403
+    assert owner.delete(f"{path}/a").status == 200
+    assert eventually(lambda: used(door, name) == 1)
+
+
 def test_below_what_is_used_growth_alone_is_refused(door: Door, placed: tuple[Caller, str]) -> None:
     owner, namespace = placed
     assert owner.post(path_of(namespace), config_map("a")).status == 201

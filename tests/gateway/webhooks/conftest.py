@@ -76,13 +76,14 @@ class Customer:
         join(self.tenant, user, role)
         return user
 
-    def token(self, user: User | None = None, *, whole: bool = False) -> str:
-        """The token of a new gateway credential, for the workspace or for the whole tenant."""
+    def token(self, user: User | None = None, *, whole: bool = False, at_cluster: bool = False) -> str:
+        """The token of a new gateway credential, for the workspace, at its cluster alone, or for the whole tenant."""
         actor, now = actor_of(user or self.owner), timezone.now()
         if whole:
             text = tenant_kubeconfig_issue(actor=actor, tenant=self.tenant.name, now=now).yaml
         else:
-            text = kubeconfig_issue(actor=actor, workspace_id=self.workspace.pk, kind="gateway", now=now).yaml
+            how = {"kind": "gateway", "at_cluster": at_cluster}
+            text = kubeconfig_issue(actor=actor, workspace_id=self.workspace.pk, **how, now=now).yaml
         return str(yaml.safe_load(text)["users"][0]["user"]["token"])
 
 

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from django.utils import timezone
 
-from access.credentials import credential_revoke
+from access.credentials import credential_revoke, kubeconfig_issue
 from access.models import Credential
-from tenants.models import Role
+from audit.models import AuditEntry
+from kube.requests.status import Conflict
+from tenants.models import Cluster, Role, Workspace
 from tenants.services import membership_remove, tenant_create, workspace_suspend
 from tests.gateway.callers import eventually
 from tests.gateway.conftest import Server, another
@@ -58,6 +61,46 @@ def test_a_cluster_is_told_of_its_own_tenants_alone(
             "user": {},
             "error": "the token is for nothing on this cluster",
         }
+
+
+def test_a_token_for_one_cluster_opens_nothing_else_whoever_has_seen_it(
+    asking: Asking, acme: Customer, new_asking: Callable[[str], Asking]
+) -> None:
+    """GW17: neither Tenantry's own door nor another cluster, and ends as others do."""
+    elsewhere, own = new_asking("ams-1"), f"https://tenantry.io/clusters/{asking.name}"
+    pods, plain, bound = f"/api/v1/namespaces/{acme.namespace}/pods", acme.token(), acme.token(at_cluster=True)
+    for audiences in ((), ("https://kubernetes.default.svc", own), (AUDIENCE, own)):
+        status = asking.who(bound, *audiences)
+        assert (status["authenticated"], status["audiences"]) == (True, [own]), audiences
+    assert asking.who(bound)["user"]["username"] == f"tenantry:{acme.owner.email}"
+    assert not asking.who(bound, AUDIENCE)["authenticated"]
+    assert not elsewhere.who(bound)["authenticated"]
+    assert asking.product.bearer(bound).get(pods).status == 401
+    assert asking.product.bearer(bound).get("/api/v1/namespaces").status == 401
+    # The other way round a cluster takes what opens the door only where it says so.
+    assert asking.product.bearer(plain).get("/api/v1/namespaces").status != 401
+    assert not asking.who(plain, own)["authenticated"]
+    issued = AuditEntry.objects.filter(action="IssueKubeconfig", detail__audience=own).get()
+    credential_revoke(actor=actor_of(acme.owner), jti=issued.detail["jti"], now=timezone.now())
+    assert eventually(lambda: not asking.who(bound)["authenticated"])
+
+
+def test_a_file_for_a_cluster_points_there_and_is_made_for_none_that_asks_nobody(
+    asking: Asking, acme: Customer
+) -> None:
+    def issued(workspace: Workspace, kind: str = "gateway") -> dict[str, Any]:
+        actor, now = actor_of(acme.owner), timezone.now()
+        made = kubeconfig_issue(actor=actor, workspace_id=workspace.pk, kind=kind, at_cluster=True, now=now)
+        return dict(yaml.safe_load(made.yaml)["clusters"][0]["cluster"])
+
+    cluster = acme.workspace.cluster
+    assert issued(acme.workspace)["server"] == (cluster.client_url or cluster.server)
+    Cluster.objects.filter(pk=cluster.pk).update(credential_kinds=["gateway", "exec"])
+    with pytest.raises(Conflict, match="Only a gateway credential"):
+        issued(acme.workspace, "exec")
+    Cluster.objects.filter(pk=cluster.pk).update(kind=Cluster.Kind.EMBEDDED)
+    with pytest.raises(Conflict, match="that is registered"):
+        issued(acme.workspace)
 
 
 def test_a_token_ends_with_what_it_rests_on(asking: Asking, acme: Customer) -> None:

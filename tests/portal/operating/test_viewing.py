@@ -7,13 +7,13 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.contrib import admin
 from django.test import Client, RequestFactory
 from django.urls import URLPattern, reverse
 from django.utils import timezone
 
 from audit.models import AuditEntry
 from portal import urls
+from portal.admin import admin
 from portal.api import urls as api
 from portal.signin import viewing
 from portal.views import access

@@ -142,6 +142,12 @@ def claim(**spec: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "d"}, "spec": fields}
 
 
+def annotated_claim(annotations: dict[str, str]) -> dict[str, Any]:
+    """One of an allowed class, by its field."""
+    body = claim(storageClassName="standard")
+    return {**body, "metadata": {**body["metadata"], "annotations": annotations}}
+
+
 def binding(name: str, subject: dict[str, str], role: str = "tenantry-tenant-view") -> dict[str, Any]:
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",

@@ -17,6 +17,7 @@ from tests.tenants.fences.bodies import (
     RBAC,
     House,
     account,
+    annotated_claim,
     binding,
     claim,
     group,
@@ -27,6 +28,8 @@ from tests.tenants.fences.bodies import (
     user,
 )
 
+CLASS = "volume.beta.kubernetes.io/storage-class"
+NODE = "volume.kubernetes.io/selected-node"
 HOSTILE_ANNOTATIONS = {
     "nginx.ingress.kubernetes.io/server-alias": "bank.example.org",
     "haproxy-ingress.github.io/server-alias-regex": ".*",
@@ -112,6 +115,9 @@ def hostile(house: House) -> dict[str, tuple[str, str, dict[str, Any]]]:
         "classless-volume": ("persistentvolumeclaims", "/api/v1", claim(storageClassName="")),
         "any-volume": ("persistentvolumeclaims", "/api/v1", claim()),
         "static-class": ("persistentvolumeclaims", "/api/v1", claim(storageClassName="manual")),
+        "static-class-by-annotation": ("persistentvolumeclaims", "/api/v1", annotated_claim({CLASS: "manual"})),
+        "classless-volume-by-annotation": ("persistentvolumeclaims", "/api/v1", annotated_claim({CLASS: ""})),
+        "chosen-node": ("persistentvolumeclaims", "/api/v1", annotated_claim({NODE: "node-1"})),
         "too-much-storage": (
             "persistentvolumeclaims",
             "/api/v1",
@@ -233,6 +239,31 @@ def test_what_would_reach_beyond_the_workspace_is_refused(house, case):
     resource, api, body = hostile(house)[case]
     answer = house.create(resource, body, api)
     assert answer.status in {403, 422}, answer.body
+
+
+def test_the_scheduler_alone_says_where_the_volume_of_a_claim_is_made(house, opened, boundless):
+    """GW10, AD5: a tenant would choose its pods' node by it; in a template of claims, the cluster's controller writes it."""
+    controller = "system:serviceaccount:kube-system:statefulset-controller"
+    group, merge = "system:serviceaccounts:kube-system", "application/merge-patch+json"
+    chosen = annotated_claim({NODE: "node-1"})
+    path = house.path("persistentvolumeclaims")
+    dry = f"{path}?dryRun=All"
+    made = house.server.send("POST", dry, chosen, Impersonate_User=controller, Impersonate_Group="system:masters")
+    assert made.status == 201, "whoever may change the fences stands above them"
+    assert house.server.send("POST", dry, chosen, Impersonate_User=controller, Impersonate_Group=group).status == 422
+    kept = {**claim(storageClassName="standard"), "metadata": {"name": "kept"}}
+    assert house.send("POST", path, kept).status == 201
+    change = {"metadata": {"annotations": {NODE: "node-1"}}}
+    assert house.send("PATCH", f"{path}/kept", change, media=merge).status == 422
+    scheduler = {"Impersonate_User": "system:kube-scheduler"}
+    assert house.server.send("PATCH", f"{path}/kept", change, media=merge, **scheduler).status == 200
+    labelled = house.send("PATCH", f"{path}/kept", {"metadata": {"labels": {"a": "b"}}}, media=merge)
+    assert labelled.status == 200, labelled.body
+    assert house.server.send("DELETE", f"{path}/kept").status == 200
+    # No controller takes its protection off here.
+    house.server.send("PATCH", f"{path}/kept", {"metadata": {"finalizers": None}}, media=merge)
+    for other, node, status in ((opened, "node-1", 201), (opened, "node-2", 422), (boundless, "node-2", 201)):
+        assert other.create("persistentvolumeclaims", annotated_claim({NODE: node})).status == status
 
 
 OWNED = {
