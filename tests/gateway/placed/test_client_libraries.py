@@ -103,7 +103,8 @@ def test_the_official_client_runs_a_deployment(home: Home, official: kubernetes.
     )
     assert page(core, name, at).endswith(b"\r\n\r\nfound\n")
     scale = apps.patch_namespaced_deployment_scale("web", at, {"spec": {"replicas": 0}})
-    assert scale.spec.replicas == 0
+    # Kubernetes writes no zero here.
+    assert (scale.spec.replicas, apps.read_namespaced_deployment("web", at).spec.replicas) == (None, 0)
     assert eventually(lambda: core.list_namespaced_pod(at, label_selector="app=web").items == [])
     apps.delete_namespaced_deployment("web", at, propagation_policy="Foreground")
     assert eventually(lambda: apps.list_namespaced_deployment(at).items == [])
