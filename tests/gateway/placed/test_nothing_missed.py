@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from tests.gateway.callers import eventually
 from tests.gateway.conftest import Server, stop
 from tests.gateway.placed.breaking import Breakable, Relay, administrator, breakable, kill, status_of
 from tests.gateway.placed.conftest import Door
-from tests.gateway.placed.followers import SELECTOR, Follower, Light, Official, Writer, made, path
+from tests.gateway.placed.followers import PAUSE, SELECTOR, Follower, Light, Official, Writer, made, path
 from tests.gateway.placed.informer import Event, Informer
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -50,7 +50,8 @@ class House:
         place = self.place
         self.writer = Writer(place.caller, [place.stored, place.calm, place.hit], PATIENCE)
 
-    def follow(self, stack: ExitStack) -> None:
+    @contextmanager
+    def following(self) -> Iterator[None]:
         place = self.place
         for name, caller in (
             (place.stored, place.here),
@@ -67,9 +68,19 @@ class House:
             "all lists": Informer(place.caller, everywhere, SELECTOR, streams=False),
             "all streams": Informer(place.caller, everywhere, SELECTOR, streams=True),
         }
-        for each in (*self.direct.values(), *self.followers.values()):
+        everybody: list[Follower] = [*self.direct.values(), *self.followers.values()]
+        for each in everybody:
             each.start()
-            stack.callback(each.stop)
+        try:
+            yield
+        finally:
+            leaving = [threading.Thread(target=each.stop, daemon=True) for each in everybody]
+            for thread in leaving:
+                thread.start()
+            while any(thread.is_alive() for thread in leaving):
+                # Who is told nothing sees that it is over once the connection is lost.
+                place.doors.relay.lose()
+                time.sleep(PAUSE)
 
     def namespaces(self, name: str) -> list[str]:
         return list(self.direct) if name in MERGED else [self.place.hit]
@@ -127,15 +138,12 @@ def house(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> Iterator[House]:
-    with (
-        breakable(new_door, second, door_server, settings, monkeypatch, tmp_path) as place,
-        ExitStack() as stack,
-    ):
+    with breakable(new_door, second, door_server, settings, monkeypatch, tmp_path) as place:
         found = House(place)
-        found.follow(stack)
-        found.writer.write(2)
-        found.settle()
-        yield found
+        with found.following():
+            found.writer.write(2)
+            found.settle()
+            yield found
 
 
 def connection_lost(house: House) -> None:
