@@ -26,6 +26,11 @@ class LastWords(Protocol):
         """This has been sent; how many steps it took to look at it."""
         ...
 
+    @property
+    def between(self) -> bool:
+        """Whether what has been sent is whole, as far as that shows: then the stream may simply end."""
+        ...
+
     def say(self, error: StatusError) -> bytes:
         """The last words, empty where none can be said."""
         ...
@@ -40,20 +45,25 @@ class NoWords:
         """See ``LastWords``."""
         return 0
 
+    @property
+    def between(self) -> bool:
+        """See ``LastWords``."""
+        return False
+
     def say(self, error: StatusError) -> bytes:  # noqa: ARG002
         """See ``LastWords``."""
         return b""
 
 
 class _Lines:
-    __slots__ = ("_between",)
+    __slots__ = ("between",)
 
     def __init__(self) -> None:
-        self._between = True
+        self.between = True
 
     def see(self, data: bytes) -> int:
         """See ``LastWords``."""
-        self._between = data.endswith(b"\n")
+        self.between = data.endswith(b"\n")
         return 1
 
 
@@ -64,7 +74,7 @@ class WatchWords(_Lines):
 
     def say(self, error: StatusError) -> bytes:
         """See ``LastWords``."""
-        return _event(error) if self._between else b""
+        return _event(error) if self.between else b""
 
 
 class LogWords(_Lines):
@@ -74,7 +84,7 @@ class LogWords(_Lines):
 
     def say(self, error: StatusError) -> bytes:
         """See ``LastWords``."""
-        return (b"" if self._between else b"\n") + b"error: " + error.message.encode() + b"\n"
+        return (b"" if self.between else b"\n") + b"error: " + error.message.encode() + b"\n"
 
 
 class WebSocketWords:
@@ -110,9 +120,14 @@ class WebSocketWords:
                 self._begin_payload()
         return self._frames
 
+    @property
+    def between(self) -> bool:
+        """See ``LastWords``."""
+        return not (self._head or self._left or self._fragmented or self._lost)
+
     def say(self, error: StatusError) -> bytes:
         """See ``LastWords``."""
-        if self._head or self._left or self._fragmented or self._lost:
+        if not self.between:
             return b""
         words = b""
         if self._subprotocol in _WITH_ERROR_CHANNEL:

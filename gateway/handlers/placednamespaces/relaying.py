@@ -147,8 +147,12 @@ async def _guarded(
         if stream.ended.done() and (last_word := stream.last_word) is not None:
             raise last_word
     except StatusError:
-        if stream is not None and stream.ended.done() and (last := words.say(stream.ended.result())):
-            yield last
+        if stream is None or not stream.ended.done():
+            raise
+        if (last_word := stream.last_word) is None and words.between:
+            return
+        if last_word is not None and (said := words.say(last_word)):
+            yield said
         raise
     finally:
         # 3. Reached by every end, the client's going included (the generator is closed): nothing stays registered.

@@ -52,13 +52,21 @@ class Relay:
         self._within, self.cuts = within, times
 
     def close(self) -> None:
-        self.lose()
-        self._loop.call_soon_threadsafe(self._server.close)
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(300)
         self._loop.call_soon_threadsafe(self._loop.stop)
 
     async def _listen(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         self.listens = self._server.sockets[0].getsockname()[1]
+
+    async def _end(self) -> None:
+        """Listen no more, and lose what is open."""
+        self._server.close()
+        self._cut()
+        serving = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
 
     def _cut(self) -> None:
         for writer in self._open:

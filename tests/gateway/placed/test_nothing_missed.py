@@ -9,6 +9,7 @@ namespace at another API server.
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -130,20 +131,25 @@ def told(follower: Follower, since: int, namespace: str) -> list[Event]:
 
 
 @pytest.fixture
-def house(
+def place(
     new_door: Callable[[], Door],
     second: TestCluster,
     door_server: tuple[Server, str],
     settings: Any,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
-) -> Iterator[House]:
-    with breakable(new_door, second, door_server, settings, monkeypatch, tmp_path) as place:
-        found = House(place)
-        with found.following():
-            found.writer.write(2)
-            found.settle()
-            yield found
+) -> Iterator[Breakable]:
+    with breakable(new_door, second, door_server, settings, monkeypatch, tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def house(place: Breakable) -> Iterator[House]:
+    found = House(place)
+    with found.following():
+        found.writer.write(2)
+        found.settle()
+        yield found
 
 
 def connection_lost(house: House) -> None:
@@ -224,3 +230,18 @@ def test_nothing_is_missed_or_told_twice(house: House, breaks: Callable[[House],
         else:
             events = [event[1:] for event in each.told]
             assert len(events) == len(set(events)) or each.counts["lists"] > 1
+
+
+def test_watches_simply_end_with_the_door(place: Breakable) -> None:
+    """As at a kube-apiserver that stops: an event of type ERROR is the end of some clients, and so is half an answer."""
+    for namespace in (place.stored, place.hit):
+        assert place.caller.post(path(namespace), made("there")).status == 201
+    watches = [
+        place.caller.open("GET", f"{at}?watch=true&labelSelector={SELECTOR}")
+        for at in (path(place.stored), path(place.hit), "/api/v1/configmaps")
+    ]
+    assert [json.loads(watch.readline())["type"] for watch in watches] == ["ADDED"] * 3
+    place.doors.restart(stop)
+    for watch in watches:
+        assert [json.loads(line)["type"] for line in watch.read().splitlines()] in ([], ["ADDED"])
+        watch.connection.close()  # type: ignore[attr-defined]
