@@ -220,6 +220,8 @@ def test_nothing_is_missed_or_told_twice(house: House, breaks: Callable[[House],
         breaks(house)
         writing.join(PATIENCE)
         assert not writing.is_alive()
+        # Who knows of this has come back.
+        house.writer.write()
 
     house.during(lambda: house.writer.write(2), ())
     house.during(broken, everybody if anew is None else anew)
