@@ -1,4 +1,4 @@
-"""What a client is told last, over a WebSocket: between messages, and no longer than a frame may be (GW5)."""
+"""What a client is told last: between messages and events, and no longer than a frame may be (GW5)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.upstream.lastwords import WebSocketWords
+from gateway.upstream.lastwords import WatchWords, WebSocketWords
 from kube.requests.status import Forbidden
 from tests.gateway.upstream.door import SUSPENDED
 
@@ -76,4 +76,14 @@ def test_words_are_said_between_messages_and_nowhere_else(frames, sizes) -> None
         words.see(piece)
         seen += len(piece)
         turn += 1
-        assert bool(words.say(SUSPENDED)) == (seen in ends)
+        assert bool(words.say(SUSPENDED)) == words.between == (seen in ends)
+
+
+def test_a_watch_may_simply_end_between_its_events() -> None:
+    words = WatchWords()
+    assert words.between
+    words.see(b'{"type": "ADDED", ')
+    assert not words.between
+    assert words.say(SUSPENDED) == b""
+    words.see(b'"object": {}}\n')
+    assert words.between
