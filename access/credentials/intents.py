@@ -83,7 +83,9 @@ def intend(
             raise _unknown(workspace_id)
         tenant_locked(tenant)
         rows = found.select_for_update(no_key=True, of=("self",))
-        workspace = rows.select_related("tenant", "cluster", "tier", "user").get()
+        workspace = rows.select_related("tenant", "cluster", "tier", "user").first()
+        if workspace is None:
+            raise _unknown(workspace_id)
         kind = kind or next(iter(workspace.cluster.credential_kinds), "")
         try:
             member = role_of(actor, workspace.tenant_id)
