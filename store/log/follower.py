@@ -332,7 +332,8 @@ class Follower:
         answer = answer_of(await self._connection.ask(COMMIT, parameters, form=BINARY))
         if answer.outcome == "missing":
             raise Unavailable("the store has no counter row: migrate first")
-        if answer.outcome != "kept":
+        # Where a writer has noticed meanwhile, this says again what is known, of a moment when more may have been written.
+        if answer.outcome != "kept" and self.position.epoch == known.epoch:
             self.reset(answer)
 
 

@@ -36,6 +36,7 @@ WORKERS = {
     "quotas": "counts what is there, and deletes nothing",
     "clusterroles": "writes rules that follow from labels, and deletes nothing",
     "namespaces": "gives what the server itself owns, and deletes nothing",
+    "policytypes": "says of operators' policies what their kinds have against them, and deletes nothing",
     "published": "writes and takes away operators' objects, none of people's",
     "rights": "looks on clusters at what operators allow people there, and deletes nothing",
     "opened": "keeps in memory what clusters open to tenants",
