@@ -27,7 +27,7 @@ class LastWords(Protocol):
         ...
 
     @property
-    def between(self) -> bool:
+    def is_whole(self) -> bool:
         """Whether what has been sent is whole, as far as that shows: then the stream may simply end."""
         ...
 
@@ -46,7 +46,7 @@ class NoWords:
         return 0
 
     @property
-    def between(self) -> bool:
+    def is_whole(self) -> bool:
         """See ``LastWords``."""
         return False
 
@@ -56,14 +56,14 @@ class NoWords:
 
 
 class _Lines:
-    __slots__ = ("between",)
+    __slots__ = ("is_whole",)
 
     def __init__(self) -> None:
-        self.between = True
+        self.is_whole = True
 
     def see(self, data: bytes) -> int:
         """See ``LastWords``."""
-        self.between = data.endswith(b"\n")
+        self.is_whole = data.endswith(b"\n")
         return 1
 
 
@@ -74,7 +74,7 @@ class WatchWords(_Lines):
 
     def say(self, error: StatusError) -> bytes:
         """See ``LastWords``."""
-        return _event(error) if self.between else b""
+        return _event(error) if self.is_whole else b""
 
 
 class LogWords(_Lines):
@@ -84,7 +84,7 @@ class LogWords(_Lines):
 
     def say(self, error: StatusError) -> bytes:
         """See ``LastWords``."""
-        return (b"" if self.between else b"\n") + b"error: " + error.message.encode() + b"\n"
+        return (b"" if self.is_whole else b"\n") + b"error: " + error.message.encode() + b"\n"
 
 
 class WebSocketWords:
@@ -121,13 +121,13 @@ class WebSocketWords:
         return self._frames
 
     @property
-    def between(self) -> bool:
+    def is_whole(self) -> bool:
         """See ``LastWords``."""
         return not (self._head or self._left or self._fragmented or self._lost)
 
     def say(self, error: StatusError) -> bytes:
         """See ``LastWords``."""
-        if not self.between:
+        if not self.is_whole:
             return b""
         words = b""
         if self._subprotocol in _WITH_ERROR_CHANNEL:

@@ -212,15 +212,26 @@ def unverified_issuer(token: str) -> str | None:
 
     Nothing may be believed because of this.
     """
+    issuer = _unverified_claims(token).get("iss")
+    return issuer if isinstance(issuer, str) else None
+
+
+def unverified_audiences(token: str) -> frozenset[str]:
+    """Whom the token says it is for, to choose what it is asked about by. Nothing may be believed because of this."""
+    said = _unverified_claims(token).get("aud")
+    return frozenset(each for each in (said if isinstance(said, list) else [said]) if isinstance(each, str))
+
+
+def _unverified_claims(token: str) -> Mapping[str, Any]:
+    """What the token says, empty when that is nothing readable."""
     if not is_token(token):
-        return None
+        return {}
     body = token.split(".")[1]
     try:
         claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
     except (ValueError, RecursionError, binascii.Error):
-        return None
-    issuer = claims.get("iss") if isinstance(claims, dict) else None
-    return issuer if isinstance(issuer, str) else None
+        return {}
+    return claims if isinstance(claims, dict) else {}
 
 
 def _header(token: str) -> Mapping[str, Any]:

@@ -72,6 +72,7 @@ def test_a_token_says_what_was_signed(key: serviceaccounttokens.SigningKey) -> N
     assert serviceaccounttokens.is_token(token)
     assert verify(token) == CLAIMS
     assert serviceaccounttokens.unverified_issuer(token) == ISSUER
+    assert serviceaccounttokens.unverified_audiences(token) == set(CLAIMS.audiences)
     assert CLAIMS.user == "system:serviceaccount:ns:sa"
     assert CLAIMS.groups == ("system:serviceaccounts", "system:serviceaccounts:ns")
     assert CLAIMS.as_dict()["kubernetes.io"] == {
@@ -309,6 +310,15 @@ def test_any_text_is_refused(text: str) -> None:
     with pytest.raises(InvalidToken):
         verify(text)
     assert serviceaccounttokens.unverified_issuer(text) is None
+    assert not serviceaccounttokens.unverified_audiences(text)
+
+
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [("api", {"api"}), (["a", "b"], {"a", "b"}), (["a", 1, None], {"a"}), ({"a": 1}, set()), (None, set())],
+)
+def test_whom_a_token_is_for_is_read_in_whatever_form_it_is_said(said: Any, read: set[str]) -> None:
+    assert serviceaccounttokens.unverified_audiences(forge({"aud": said})) == read
 
 
 def test_nothing_is_signed_that_would_be_refused() -> None:

@@ -149,7 +149,8 @@ async def _guarded(
     except StatusError:
         if stream is None or not stream.ended.done():
             raise
-        if (last_word := stream.last_word) is None and words.between:
+        last_word = stream.last_word
+        if last_word is None and words.is_whole:
             return
         if last_word is not None and (said := words.say(last_word)):
             yield said

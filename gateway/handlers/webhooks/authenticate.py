@@ -16,7 +16,7 @@ from gateway.http.messages import Request
 from gateway.process.runtime import Runtime
 from kube.authentication.identity import AUTHENTICATED, Principal
 from kube.authentication.portaltokens import AUDIENCE, cluster_audience
-from kube.authentication.serviceaccounttokens import unverified_issuer
+from kube.authentication.serviceaccounttokens import unverified_audiences, unverified_issuer
 from kube.requests.logicalclusters import space_of
 from kube.webhooks.isolation import PERSON
 from kube.webhooks.reviews import read_token_review, token_answer, token_refusal
@@ -31,14 +31,12 @@ async def answer(runtime: Runtime, request: Request, cluster: str, body: Any) ->
     takes = [audience for audience in ours if not review.audiences or audience in review.audiences]
     if not takes:
         return token_refusal(f"tokens are for {' or '.join(ours)}, which are not among the server's --api-audiences")
-    for audience in takes:
-        try:
-            principal = await _bearer_of(runtime, cluster, review.token, audience, now=request.now)
-            break
-        except Refused as refusal:
-            said = str(refusal)
-    else:
-        return token_refusal(said)
+    said = unverified_audiences(review.token)
+    audience = next((each for each in takes if each in said), takes[-1])
+    try:
+        principal = await _bearer_of(runtime, cluster, review.token, audience, now=request.now)
+    except Refused as refusal:
+        return token_refusal(str(refusal))
     if principal is None or principal.tenant is None or not runtime.authentication.counts(principal):
         return token_refusal(_UNKNOWN)
     space, placements = space_of(principal.tenant), await runtime.cluster_namespaces.of(principal.tenant, cluster)

@@ -76,14 +76,14 @@ def test_words_are_said_between_messages_and_nowhere_else(frames, sizes) -> None
         words.see(piece)
         seen += len(piece)
         turn += 1
-        assert bool(words.say(SUSPENDED)) == words.between == (seen in ends)
+        assert bool(words.say(SUSPENDED)) == words.is_whole == (seen in ends)
 
 
 def test_a_watch_may_simply_end_between_its_events() -> None:
     words = WatchWords()
-    assert words.between
+    assert words.is_whole
     words.see(b'{"type": "ADDED", ')
-    assert not words.between
+    assert not words.is_whole
     assert words.say(SUSPENDED) == b""
     words.see(b'"object": {}}\n')
-    assert words.between
+    assert words.is_whole

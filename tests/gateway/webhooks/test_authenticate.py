@@ -83,6 +83,8 @@ def test_a_token_for_one_cluster_opens_nothing_else_whoever_has_seen_it(
     issued = AuditEntry.objects.filter(action="IssueKubeconfig", detail__audience=own).get()
     credential_revoke(actor=actor_of(acme.owner), jti=issued.detail["jti"], now=timezone.now())
     assert eventually(lambda: not asking.who(bound)["authenticated"])
+    assert asking.who(bound, AUDIENCE, own)["error"] == asking.who(bound)["error"]
+    assert "udience" not in asking.who(bound)["error"], "it is for this cluster, and has been revoked"
 
 
 def test_a_file_for_a_cluster_points_there_and_is_made_for_none_that_asks_nobody(
