@@ -50,10 +50,14 @@ class OwnEnrolForm(EnrolForm, PresentPasswordForm):
     field_order = ("code", "old")
 
 
-class LaterTokenForm(TokenForm, PresentPasswordForm):
+class LaterTokenForm(TokenForm):
     """A new access token, and the password of whoever has signed in some time ago."""
 
-    field_order = ("name", "scope", "tenant", "days", "old")
+    old = _password(
+        "Present password",
+        "current-password",
+        "You signed in some time ago, and the token lasts longer than your session.",
+    )
 
 
 class PasskeyForm(forms.Form):
