@@ -83,11 +83,10 @@ class TenantServices:
 
         actor = _actor(caller)
 
-        def create() -> Stored:
+        def create() -> None:
             tenant_create(actor=actor, name=name, display_name=display_name, body=body, held=held)
-            return _tenant_object(name)
 
-        return _call(create, dry_run=caller.dry_run)
+        return _call_about(name, create, dry_run=caller.dry_run)
 
     def change(self, *, caller: Caller, name: str, display_name: str, together: Sequence[Operation]) -> Stored:
         """See ``tenants.services.tenants.tenant_change``."""
@@ -95,11 +94,10 @@ class TenantServices:
 
         actor = _actor(caller)
 
-        def change() -> Stored:
+        def change() -> None:
             tenant_change(actor=actor, name=name, display_name=display_name, together=together)
-            return _tenant_object(name)
 
-        return _call(change, dry_run=caller.dry_run)
+        return _call_about(name, change, dry_run=caller.dry_run)
 
     def delete(self, *, caller: Caller, name: str, together: Sequence[Operation]) -> Stored:
         """See ``tenants.services.tenants.tenant_delete``."""
@@ -107,11 +105,10 @@ class TenantServices:
 
         actor = _actor(caller)
 
-        def delete() -> Stored:
+        def delete() -> None:
             tenant_delete(actor=actor, name=name, together=together)
-            return _tenant_object(name)
 
-        return _call(delete, dry_run=caller.dry_run)
+        return _call_about(name, delete, dry_run=caller.dry_run)
 
     def order_namespace(
         self,
@@ -142,20 +139,28 @@ class TenantServices:
         )
 
 
-def _tenant_object(name: str) -> Stored:
-    from tenants.rights import tenant_unknown
-    from tenants.spaces import tenant_object
-
-    stored = tenant_object(name)
-    if stored is None:
-        raise tenant_unknown(name)
-    return stored
-
-
 def _actor(caller: Caller) -> Any:
     from audit.recorder import Actor
 
     return Actor(name=caller.name, operator=caller.operator, user_agent=caller.user_agent, request_id=caller.request_id)
+
+
+def _call_about(name: str, service: Callable[[], None], *, dry_run: bool) -> Stored:
+    """Call a service, and see the tenant's object as it has left it: once that is kept, a worker may end the tenant."""
+    from django.db import transaction
+
+    from tenants.rights import tenant_unknown
+    from tenants.spaces import tenant_object
+
+    def both() -> Stored:
+        with transaction.atomic():
+            service()
+            stored = tenant_object(name)
+            if stored is None:
+                raise tenant_unknown(name)
+            return stored
+
+    return _call(both, dry_run=dry_run)
 
 
 def _call(service: Callable[[], T], *, dry_run: bool = False) -> T:

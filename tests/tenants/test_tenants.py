@@ -8,6 +8,7 @@ from django.db import connection
 
 from audit.models import AuditEntry
 from audit.recorder import Actor
+from gateway.process.tenantservices import Caller, TenantServices
 from kube.requests.status import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
 from store import synchronous
 from store.models import StoredObject
@@ -17,6 +18,7 @@ from tenants.reconciler.deletion import tenants_end
 from tenants.rights import role_of
 from tenants.selectors import members_page, tenant_visible_to, tenants_page, tenants_visible_to
 from tenants.services import (
+    desiredstate,
     membership_remove,
     membership_set,
     tenant_create,
@@ -106,6 +108,14 @@ def test_deleting_a_tenant_ends_everything_in_it():
     assert locks_all() == {}
     assert AuditEntry.objects.filter(chain="acme").count() == 3
     make_tenant("acme")
+
+
+def test_who_deletes_a_tenant_is_shown_it_however_fast_it_ends(transactional_db, monkeypatch):
+    make_tenant("acme")
+    monkeypatch.setattr(desiredstate, "enqueue_sweep", tenants_end)
+    shown = TenantServices().delete(caller=Caller(name="ada", operator=True), name="acme", together=())
+    assert orjson.loads(shown.data)["status"] == {"phase": "Terminating"}
+    assert not Tenant.objects.filter(name="acme").exists()
 
 
 def test_a_suspended_tenant_is_closed_until_it_is_resumed():
