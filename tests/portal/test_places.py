@@ -120,6 +120,7 @@ class Held:
     """A table that nobody reads meanwhile; that nobody writes, by another mode."""
 
     def __init__(self, table: str, mode: str = "ACCESS EXCLUSIVE") -> None:
+        self._table = table
         self._statement = f"LOCK TABLE {table} IN {mode} MODE"
         self._held, self._go = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._hold)
@@ -147,10 +148,24 @@ class Held:
     def waiting(self) -> int:
         """Connections of the database that wait for it."""
         with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-            )
+            cursor.execute("SELECT count(*) FROM pg_locks WHERE relation = %s::regclass AND NOT granted", [self._table])
             return int(cursor.fetchone()[0])
+
+    def waits(self, many: int) -> None:
+        """See that so many come to wait for it."""
+        given_up = time.monotonic() + 200
+        while (waiting := self.waiting) != many:
+            assert time.monotonic() < given_up, f"{waiting} wait for {self._table}, not {many}: {_at_work()}"
+            time.sleep(0.02)
+
+
+def _at_work() -> list[Any]:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pid, backend_type, state, wait_event_type, wait_event, query FROM pg_stat_activity"
+            " WHERE datname = current_database()"
+        )
+        return cursor.fetchall()
 
 
 @pytest.fixture
@@ -176,7 +191,7 @@ def full(portal: Portal, *clients: Client) -> Iterator[None]:
         begun: list[socket.socket] = []
         for client in clients:
             begun += [stack.enter_context(portal.begin(client, RECORDINGS)) for _ in range(AT_WORK["person"])]
-            eventually(lambda: held.waiting == len(begun))  # noqa: B023
+            held.waits(len(begun))
         yield
         held.let_go()
         assert [answer_of(each)[0] for each in begun] == [200] * len(begun)
@@ -193,7 +208,7 @@ def test_of_one_person_few_are_at_work_however_many_are_asked(
     with Held(Recording._meta.db_table) as held:
         asked = portal.ask_many(flooding, RECORDINGS, 200)
         eventually(lambda: asked.answered == 200 - AT_WORK["person"])
-        eventually(lambda: held.waiting == AT_WORK["person"])
+        held.waits(AT_WORK["person"])
         assert {code for code, _ in asked.so_far()} == {429}
         assert all(b"\r\nretry-after: " in said for _, said in asked.so_far())
         assert portal.ask(other, "/tenants/")[0] == 200
@@ -250,7 +265,7 @@ def test_whoever_waits_has_the_next_place_and_no_thread_before(
     with Held(Recording._meta.db_table) as held:
         asked = portal.ask_many(browser, RECORDINGS, placed + 9)
         eventually(lambda: asked.answered == 9)
-        eventually(lambda: held.waiting == AT_WORK["person"])
+        held.waits(AT_WORK["person"])
         held.let_go()
         assert asked.codes() == {200: placed, 429: 9}
 
@@ -286,10 +301,10 @@ def test_strangers_are_counted_by_where_they_come_from_whatever_they_say_they_ar
             inventing = Client()
             inventing.cookies[settings.SESSION_COOKIE_NAME] = f"{number:032}"
             stack.enter_context(portal.begin(inventing, "/tenants/"))
-        eventually(lambda: held.waiting == AT_WORK["address"])
+        held.waits(AT_WORK["address"])
         assert portal.ask(Client(), "/login/")[0] == 429
         stack.enter_context(portal.begin(browser, "/tenants/"))
-        eventually(lambda: held.waiting == AT_WORK["address"] + 1)
+        held.waits(AT_WORK["address"] + 1)
     eventually(lambda: portal.ask(Client(), "/login/")[0] == 200)
 
 
@@ -300,7 +315,7 @@ def test_who_goes_keeps_the_place_for_as_long_as_the_thread(
     (browser,) = known(portal, acme.owner)
     with Held(Recording._meta.db_table) as held:
         gone = [portal.begin(browser, RECORDINGS) for _ in range(AT_WORK["person"])]
-        eventually(lambda: held.waiting == AT_WORK["person"])
+        held.waits(AT_WORK["person"])
         for each in gone:
             each.close()
         assert portal.ask(browser, "/tenants/")[0] == 429
@@ -317,7 +332,7 @@ def test_few_exports_of_a_person_are_open_at_a_time(portal: Portal, acme: House)
     )
     with Held(UsageHour._meta.db_table) as held, ExitStack() as stack:
         open_ = [stack.enter_context(portal.begin(reader, archive, asking)) for _ in range(LARGE["person"])]
-        eventually(lambda: held.waiting == LARGE["person"])
+        held.waits(LARGE["person"])
         for code, said in (portal.ask(reader, archive, asking), portal.ask(reader, audit)):
             assert (code, b"\r\nretry-after: " in said) == (429, True)
         assert AuditEntry.objects.filter(action="tenant.export").count() == LARGE["person"]
