@@ -13,7 +13,10 @@ from django.db import connection, connections, transaction
 
 from access.credentials.intents import intend
 from audit.recorder import Actor
-from tenants.models import Role, Tenant
+from portal.signin.oidc.mapping import Rights
+from portal.signin.oidc.people import Person, user_admit
+from tenants.models import Membership, Role, Tenant, User
+from tenants.rights import rights_locked
 from tenants.services import tenant_delete, tenant_suspend
 from tests import factories
 from tests.requirements import FLOORS, ROOT
@@ -69,6 +72,36 @@ def test_a_tenant_cannot_hold_up_what_operators_do_with_it_by_asking_for_kubecon
             # Once more, as all that it names is held already.
             intend(actor, workspace.pk, Role.EDITOR, "", datetime.now(UTC))
         served.result(PATIENCE)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("role", [Role.ADMIN, None])
+def test_who_signs_in_at_a_provider_waits_for_the_tenant_before_anybody_waits_for_them(role: Role | None) -> None:
+    """Who issues has the tenant, and then asks for the person, whose address and role the provider has just changed."""
+    tenant = factories.tenant()
+    factories.member(tenant, Role.OWNER)
+    person = factories.member(tenant, Role.VIEWER)
+    User.objects.filter(pk=person.pk).update(issuer="https://id.test", subject="jane")
+    said = Person(issuer="https://id.test", subject="jane", email="jane@new.test", name="Jane")
+
+    def sign_in() -> User:
+        try:
+            return user_admit(actor=OPERATOR, person=said, rights=Rights(operator=None, roles={tenant.name: role}))
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+            admitted = pool.submit(sign_in)
+            deadline = time.monotonic() + PATIENCE
+            while not is_waiting() and not admitted.done():
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            assert rights_locked(Actor(name=person.email, user_id=person.pk), tenant.name).user_id == person.pk
+        user = admitted.result(PATIENCE)
+    assert user.email == "jane@new.test"
+    assert list(Membership.objects.filter(user=user).values_list("role", flat=True)) == ([role] if role else [])
 
 
 def test_nobody_locks_a_row_against_references_that_does_not_delete_it() -> None:

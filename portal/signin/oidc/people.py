@@ -16,7 +16,7 @@ from kube.authentication.userinfo import name_reasons
 from kube.requests.status import AlreadyExists, Conflict, Invalid, NotFound
 from portal.signin import accounts
 from portal.signin.oidc.mapping import Rights
-from tenants.models import Membership, Role, User
+from tenants.models import Membership, Role, Tenant, User
 from tenants.services.memberships import membership_remove, membership_set
 
 logger = logging.getLogger(__name__)
@@ -73,7 +73,9 @@ def user_admit(*, actor: Actor, person: Person, rights: Rights) -> User:
         raise SignInRefused(
             "the subject is too long", "Your account at the provider cannot be used here.", "Tell an operator."
         )
-    user = user_of(person.issuer, person.subject) or _made(actor, person)
+    known = user_of(person.issuer, person.subject)
+    _tenants_locked(known, rights)
+    user = known or _made(actor, person)
     if not user.is_active:
         raise SignInRefused("the account is disabled", "Your account is disabled.", "Ask an operator of this platform.")
     if user.address_unproven:
@@ -117,11 +119,23 @@ def _made(actor: Actor, person: Person) -> User:
         ) from None
 
 
+def _tenants_locked(user: User | None, rights: Rights) -> None:
+    """Lock the tenants where a role may change, before the person, as whoever issues something does (``rights_locked``)."""
+    held = _held(user, rights)
+    names = [tenant for tenant, role in rights.roles.items() if role != held.get(tenant)]
+    if names:
+        list(Tenant.objects.select_for_update(no_key=True).filter(name__in=names).order_by("name"))
+
+
+def _held(user: User | None, rights: Rights) -> dict[str, str]:
+    return dict(Membership.objects.filter(user=user, tenant__in=rights.roles).values_list("tenant_id", "role"))
+
+
 def _apply(actor: Actor, user: User, rights: Rights) -> None:
     """Make roles and operators' rights what the groups say; superusers keep theirs."""
     if rights.operator is not None and rights.operator != user.is_staff and not user.is_superuser:
         accounts.user_change(actor=actor, user_id=user.pk, is_staff=rights.operator)
-    held = dict(Membership.objects.filter(user=user, tenant__in=rights.roles).values_list("tenant_id", "role"))
+    held = _held(user, rights)
     for tenant, role in rights.roles.items():
         if role == held.get(tenant):
             continue
