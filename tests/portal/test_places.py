@@ -129,7 +129,7 @@ class Held:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(self._statement)
             self._held.set()
-            self._go.wait(300)
+            self._go.wait(600)
         connection.close()
 
     def __enter__(self) -> Held:
@@ -148,12 +148,16 @@ class Held:
     def waiting(self) -> int:
         """Connections of the database that wait for it."""
         with connection.cursor() as cursor:
-            cursor.execute("SELECT count(*) FROM pg_locks WHERE relation = %s::regclass AND NOT granted", [self._table])
+            cursor.execute(
+                "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid)"
+                " WHERE relation = %s::regclass AND NOT granted AND datname = current_database()",
+                [self._table],
+            )
             return int(cursor.fetchone()[0])
 
     def waits(self, many: int) -> None:
         """See that so many come to wait for it."""
-        given_up = time.monotonic() + 200
+        given_up = time.monotonic() + 300
         while (waiting := self.waiting) != many:
             assert time.monotonic() < given_up, f"{waiting} wait for {self._table}, not {many}: {_at_work()}"
             time.sleep(0.02)
