@@ -21,6 +21,26 @@ settings.register_profile("thorough", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Have failures told of as they come: of a run that is cut off, nothing else would say which test it was."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Failures(reporter))
+
+
+class _Failures:
+    def __init__(self, reporter: Any) -> None:
+        self._reporter = reporter
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A line for each, with the last of what went wrong."""
+        if report.failed:
+            said = report.longreprtext.strip().splitlines() or [""]
+            self._reporter.write_line(f"\nwent wrong: {report.nodeid} ({report.when}): {said[-1]}")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _quick_passwords() -> Iterator[None]:
     """Argon2 is slow on purpose; in this process it need not be."""
