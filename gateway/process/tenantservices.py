@@ -86,7 +86,7 @@ class TenantServices:
         def create() -> None:
             tenant_create(actor=actor, name=name, display_name=display_name, body=body, held=held)
 
-        return _call_about(name, create, dry_run=caller.dry_run)
+        return _call_on_tenant(name, create, dry_run=caller.dry_run)
 
     def change(self, *, caller: Caller, name: str, display_name: str, together: Sequence[Operation]) -> Stored:
         """See ``tenants.services.tenants.tenant_change``."""
@@ -97,7 +97,7 @@ class TenantServices:
         def change() -> None:
             tenant_change(actor=actor, name=name, display_name=display_name, together=together)
 
-        return _call_about(name, change, dry_run=caller.dry_run)
+        return _call_on_tenant(name, change, dry_run=caller.dry_run)
 
     def delete(self, *, caller: Caller, name: str, together: Sequence[Operation]) -> Stored:
         """See ``tenants.services.tenants.tenant_delete``."""
@@ -108,7 +108,7 @@ class TenantServices:
         def delete() -> None:
             tenant_delete(actor=actor, name=name, together=together)
 
-        return _call_about(name, delete, dry_run=caller.dry_run)
+        return _call_on_tenant(name, delete, dry_run=caller.dry_run)
 
     def order_namespace(
         self,
@@ -145,14 +145,14 @@ def _actor(caller: Caller) -> Any:
     return Actor(name=caller.name, operator=caller.operator, user_agent=caller.user_agent, request_id=caller.request_id)
 
 
-def _call_about(name: str, service: Callable[[], None], *, dry_run: bool) -> Stored:
+def _call_on_tenant(name: str, service: Callable[[], None], *, dry_run: bool) -> Stored:
     """Call a service, and see the tenant's object as it has left it: once that is kept, a worker may end the tenant."""
     from django.db import transaction
 
     from tenants.rights import tenant_unknown
     from tenants.spaces import tenant_object
 
-    def both() -> Stored:
+    def called() -> Stored:
         with transaction.atomic():
             service()
             stored = tenant_object(name)
@@ -160,7 +160,7 @@ def _call_about(name: str, service: Callable[[], None], *, dry_run: bool) -> Sto
                 raise tenant_unknown(name)
             return stored
 
-    return _call(both, dry_run=dry_run)
+    return _call(called, dry_run=dry_run)
 
 
 def _call(service: Callable[[], T], *, dry_run: bool = False) -> T:

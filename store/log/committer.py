@@ -46,7 +46,7 @@ BATCH_WRITES: Final = 256
 ATTEMPT_SECONDS: Final = 4.0
 """How long one connection is waited for: a batch that is sent again on another one is written once."""
 
-NOTIFY_APART: Final = 0.02
+NOTIFY_APART: Final = 0.01
 """Seconds from one notification to the next: each wakes every listener of every process, so that under a flood of writes
 they would cost more than the writes. Who reads what was written elsewhere asks, and does not wait for one."""
 

@@ -160,16 +160,14 @@ def write_parameters_of(
     writes: Sequence[Rows], known: LogPosition | tuple[None, int, int], batch: int, *, holder: int = NOBODY
 ) -> tuple[Parameter, ...]:
     """The parameters of ``statements.WRITE``; the ``holder`` of leases is not in its own way."""
-    rows = writes[0] if len(writes) == 1 else [row for write in writes for row in write]
+    rows = [row for write in writes for row in write]
     types, keys, expected, uids, heads, tails = zip(*rows, strict=True) if rows else ((),) * 6
     columns = zip(*keys, strict=True) if rows else ((),) * 5
     return (
         *known,
         batch,
         holder,
-        Bigints(
-            (0,) * len(rows) if len(writes) == 1 else [number for number, write in enumerate(writes) for _ in write]
-        ),
+        Bigints([number for number, write in enumerate(writes) for _ in write]),
         Texts(types),
         *map(Texts, columns),
         Bigints(expected),

@@ -19,8 +19,6 @@ _HEADER = Struct("!iiIii")
 _LENGTH = Struct("!i")
 _BIGINT = Struct("!iq")
 _QUAD = Struct("!q")
-_ONLY_BIGINT = Struct("!iiIiiiq")
-"""An array of one, as nearly all are that write for one request."""
 _NULL = _LENGTH.pack(-1)
 _NEGATIVE = 0xFF
 _BYTEA, _INT8, _TEXT = 17, 20, 25
@@ -71,14 +69,7 @@ def _text(item: str) -> bytes:
     return _LENGTH.pack(len(data)) + data
 
 
-@lru_cache(maxsize=4096)
-def _only_text(item: str) -> bytes:
-    return _header(_TEXT, 1) + _text(item)
-
-
 def _texts(value: Texts) -> bytes:
-    if len(value.items) == 1:
-        return _only_text(value.items[0])
     return _header(_TEXT, len(value.items)) + b"".join(map(_text, value.items))
 
 
@@ -94,8 +85,6 @@ def _blobs(value: Blobs) -> bytes:
 
 
 def _bigints(value: Bigints) -> bytes:
-    if len(value.items) == 1 and (only := value.items[0]) is not None:
-        return _ONLY_BIGINT.pack(1, 1, _INT8, 1, 1, 8, only)
     return _header(_INT8, len(value.items)) + b"".join(map(_bigint, value.items))
 
 
@@ -153,10 +142,6 @@ def dumped(parameters: Sequence[Parameter]) -> list[bytes | None]:
 def bigints(data: bytes | None) -> list[int | None]:
     """The items of a ``bigint[]`` in the binary form."""
     items: list[int | None] = []
-    if data is not None and len(data) == _ONLY_BIGINT.size:
-        *_, count, _, _, only = _ONLY_BIGINT.unpack(data)
-        if count == 1:  # and not three times NULL, which is as long
-            return [only]
     if data is None or len(data) < _HEADER.size:
         return items
     _, has_nulls, _, count, _ = _HEADER.unpack_from(data)

@@ -30,9 +30,10 @@ def test_what_the_database_is_given_it_gives_back(conninfo: str) -> None:
             get = runner.run(asked).get_value
             assert (bigints(get(0, 0)), blobs(get(0, 1)), json.loads(get(0, 2) or b"")) == (numbers, octets, words)
 
+        async def hang_up() -> None:
+            connection.close()
+
         try:
             told()
         finally:
-            runner.run(asyncio.sleep(0))
-            runner.get_loop().call_soon(connection.close)
-            runner.run(asyncio.sleep(0))
+            runner.run(hang_up())
