@@ -6,9 +6,10 @@ after the other, a second each, in the reverse order every second round, so that
 five rounds of every path both are started anew, the other one first: where a process and its database happen to lie in memory
 stays with them for life, and makes more of a difference than most changes.
 
-The figure is the server's own processor time a request, which a neighbour disturbs less than the rate: the median of all
-rounds, and the ratio of both, over 1 where this version costs more. The ratio of a start is the median of its rounds; what is
-printed is the median of the starts, with their least and greatest.
+The figures are the server's own processor time a request, which a neighbour disturbs less than the rate, and the rate, in
+which the database has its part: the medians of all rounds, and the ratios of both, over 1 where this version costs more, and
+is slower. The ratio of a start is the median of its rounds; what is printed is the median of the starts, with their least and
+greatest.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ PATHS: Final[Mapping[str, tuple[int, str, Mapping[str, Any]]]] = {
 ROUNDS: Final = 5
 """Of a path, between two starts."""
 
-Costs = dict[str, dict[Path, list[list[float]]]]
-"""By path and checkout: the microseconds of every round, start by start."""
+Costs = dict[str, dict[Path, list[list[tuple[float, float]]]]]
+"""By path and checkout: the microseconds of processor time, and of time, that a request of every round took, start by start."""
 
 
 @contextlib.contextmanager
@@ -97,13 +98,13 @@ def asked_for(target: Target, label: str) -> dict[str, Any]:
     return {"url": target.url + path, "connections": connections, "headers": headers, **how}
 
 
-def _cost(target: Target, label: str) -> float:
-    """Microseconds of the server's processor time a request."""
+def _cost(target: Target, label: str) -> tuple[float, float]:
+    """Microseconds of the server's processor time a request, and from one answer to the next."""
     before = processor_seconds(target.pid)
     figures = drive(**asked_for(target, label), seconds=1)
     if figures.errors:
         raise RuntimeError(f"{label}: {figures}")
-    return (processor_seconds(target.pid) - before) / figures.rate * 1e6
+    return (processor_seconds(target.pid) - before) / figures.rate * 1e6, 1e6 / figures.rate
 
 
 def _start(trees: Sequence[Path], labels: Sequence[str], costs: Costs) -> None:
@@ -127,11 +128,19 @@ def main() -> None:
         _start((mine, theirs) if number % 2 else (theirs, mine), labels, costs)
         print(f"start {number + 1} of {starts}", flush=True)
         for label, both in costs.items():
-            this, that = (statistics.median(itertools.chain(*both[tree])) for tree in (mine, theirs))
-            pairs = zip(both[mine], both[theirs], strict=True)
-            ratios = [statistics.median(a / b for a, b in zip(*pair, strict=True)) for pair in pairs]
-            spread = f"{statistics.median(ratios):.2f}x ({min(ratios):.2f} to {max(ratios):.2f})"
-            print(f"  {label:<22} {this:7.0f} µs a request, the other {that:7.0f}: {spread}", flush=True)
+            print(f"  {label:<22} {_compared(both, mine, theirs)}", flush=True)
+
+
+def _compared(both: dict[Path, list[list[tuple[float, float]]]], mine: Path, theirs: Path) -> str:
+    """What is printed of one path."""
+    said = []
+    for column, unit in enumerate(("µs of processor", "µs in all")):
+        this, that = ([[round_[column] for round_ in start] for start in both[tree]] for tree in (mine, theirs))
+        ratios = [statistics.median(a / b for a, b in zip(*pair, strict=True)) for pair in zip(this, that, strict=True)]
+        medians = [statistics.median(itertools.chain(*starts)) for starts in (this, that)]
+        spread = f"{statistics.median(ratios):.2f}x ({min(ratios):.2f} to {max(ratios):.2f})"
+        said.append(f"{medians[0]:5.0f} {unit}, the other {medians[1]:5.0f}: {spread}")
+    return "; ".join(said)
 
 
 if __name__ == "__main__":

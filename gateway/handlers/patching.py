@@ -99,8 +99,7 @@ def decode_applied(request: Request, group_version: str, kind: str) -> Body:
 
 def checked(request: Request, kind: Kind, result: Body, document: Any) -> Body:
     """What a patch made of an object, fit to be kept. Raises ``Invalid`` and ``BadRequest`` in kube-apiserver's words."""
-    shown = orjson.dumps(result).decode()
-    media = content_type(request)
+    patched, media = dict(result), content_type(request)
     repeated = objects.repeated(request, document)
     if media == JSON_PATCH:
         repeated = [f"json patch {text}" for text in repeated]
@@ -109,8 +108,7 @@ def checked(request: Request, kind: Kind, result: Body, document: Any) -> Body:
         objects.check_patched_kind(kind, result, converted=converted)
         result = objects.decode_fields(request, kind, result, repeated, converted=converted)
     except fieldvalidation.DecodeError as error:
-        if media == STRATEGIC_PATCH:
-            shown = go_text(document)
+        shown = go_text(document) if media == STRATEGIC_PATCH else orjson.dumps(patched).decode()
         message = f"Invalid value: {orjson.dumps(shown).decode()}: {error.problem}"
         cause = Cause("FieldValueInvalid", message, "patch")
         raise Invalid(f' "" is invalid: patch: {message}', causes=[cause]) from None

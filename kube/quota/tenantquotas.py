@@ -228,6 +228,11 @@ def beyond(quota: TenantQuota, used: Amounts) -> dict[str, tuple[str, str]]:
     }
 
 
+def has_room(quota: TenantQuota, used: Amounts) -> bool:
+    """Whether no more than half is used of everything that it bounds, as far as is known."""
+    return all(name in used and used[name].nanos * 2 <= limit.nanos for name, limit in quota.hard.items())
+
+
 def difference(new: Amounts, old: Amounts) -> dict[str, Quantity]:
     """What is more, and, below zero, less."""
     change = {name: amount - old[name] if name in old else amount for name, amount in new.items()}

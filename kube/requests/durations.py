@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 _MINUTE: Final = 60
@@ -40,6 +41,7 @@ def parse_seconds(text: str) -> float:
     return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
 
 
+@lru_cache(maxsize=64)
 def parse_duration(text: str) -> float:
     """A span as Go alone takes it, with its sign, in seconds; raises ``ValueError`` in Go's words for anything else."""
     start = position = 1 if text[:1] in ("+", "-") else 0

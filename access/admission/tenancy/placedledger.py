@@ -145,9 +145,16 @@ class PlacedLedger:
 
     async def quota(self, space: str) -> TenantQuota | None:
         """The quota that holds in a space as this process knows it; ``None`` while its tenant is being made."""
-        key = tenant_quota_key(tenant_of(space))
-        stored = self._store.peek(key) or await self._store.get(key, cached=True)
+        stored = await self._stored_quota(space)
         return self._read_quota(stored)[0] if stored is not None else None
+
+    async def has_room(self, space: str) -> bool:
+        """Whether its tenant uses no more than half of anything that its quota bounds, as far as this process knows."""
+        stored = await self._stored_quota(space)
+        if stored is None:
+            return True
+        quota, body = self._read_quota(stored)
+        return tenantquotas.has_room(quota, tenantquotas.used_of(body))
 
     async def usage(self, place: Key) -> PlacedUsage | None:
         """What a placed namespace holds, as far as this process knows."""
@@ -247,6 +254,10 @@ class PlacedLedger:
             return {}
         space = space_of(tenant_of(changes[0].place.space))
         return await self._count(space, page.quota, max(change.now for change in changes))
+
+    async def _stored_quota(self, space: str) -> Stored | None:
+        key = tenant_quota_key(tenant_of(space))
+        return self._store.peek(key) or await self._store.get(key, cached=True)
 
     def _page(self, stored: Stored | None, book: Book) -> Page:
         if stored is None:

@@ -80,6 +80,10 @@ class PlacedQuotas:
         """The quota that holds in a space as this process knows it; ``None`` while its tenant is being made."""
         return await self._ledger.quota(space)
 
+    async def has_room(self, space: str) -> bool:
+        """Whether its tenant uses no more than half of anything that its quota bounds, as far as this process knows."""
+        return await self._ledger.has_room(space)
+
     async def reserve(
         self,
         place: Key,

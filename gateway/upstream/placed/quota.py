@@ -60,6 +60,8 @@ _SETTLE_SECONDS: Final = 0.2
 """Writes come in swarms: a namespace is counted once for those of this time."""
 _APART_SECONDS: Final = 1.0
 """From one look at a namespace to the next: where much is written, looking would cost more than writing."""
+_ROOMY_APART_SECONDS: Final = 5.0
+"""The same where the tenant has room for as much again: nobody waits there for what is given back."""
 _SPREAD_SECONDS: Final = 0.05
 """From one namespace to the next, of a few: what looking at all of them costs is not in anybody's way in one moment."""
 _PROMPT_SECONDS: Final = 0.002
@@ -258,15 +260,17 @@ class PlacedUsageController:
 
     async def _look_at(self, key: Key) -> None:
         """Count one namespace, if it is still in use."""
-        place, now = (key.space, key.name), time.time()
-        since = now - self._looked.get(place, -math.inf)
-        if 0 <= since < _APART_SECONDS:
-            self._due[place] = now + _APART_SECONDS - since
-            return
-        self._looked = {known: moment for known, moment in self._looked.items() if moment > now - _APART_SECONDS}
-        self._looked[place] = now
-        self._due.pop(place, None)
+        place = key.space, key.name
         try:
+            apart = _ROOMY_APART_SECONDS if await self._quotas.has_room(key.space) else _APART_SECONDS
+            now = time.time()
+            since = now - self._looked.get(place, -math.inf)
+            if 0 <= since < apart:
+                self._due[place] = now + apart - since
+                return
+            self._looked = {each: when for each, when in self._looked.items() if when > now - _ROOMY_APART_SECONDS}
+            self._looked[place] = now
+            self._due.pop(place, None)
             stored = await self._store.get(key, cached=True)
             placement = placement_in(stored.data, key) if stored is not None else None
             if placement is None or not placement.is_active:
