@@ -20,7 +20,7 @@ Manifest = Mapping[str, Any]
 
 def choices_of(roles: Mapping[str, Manifest]) -> Choices:
     """ClusterRoles by name, to be chosen by their labels."""
-    return Choices({name: role["metadata"].get("labels") or {} for name, role in roles.items()})
+    return Choices(roles, lambda role: role["metadata"].get("labels") or {})
 
 
 def aggregated_rules(role: Manifest, others: Mapping[str, Manifest], choices: Choices) -> list[Any] | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -208,16 +209,20 @@ def allowed(binding: Binding, subject: Subject) -> Decision:
     return Decision(Verdict.ALLOW, STEP, reason=f"RBAC: allowed by {rule}", rule=rule)
 
 
-def no_opinion(missing: Iterable[Binding]) -> Decision:
-    """No opinion, with the roles that bindings of the principal's refer to and that are not there, as Kubernetes names them."""
+def no_opinion(missing: Iterable[Binding], left_out: str = "") -> Decision:
+    """No opinion, with the roles that bindings of the principal's refer to and that are not there, as Kubernetes names them.
+
+    ``left_out`` says what was not looked at.
+    """
     texts = [
         f'{kind.lower()}.{GROUP} "{name[:_SHOWN_MAX]}" not found'
         for kind, name in dict.fromkeys((binding.role_kind, binding.role) for binding in missing)
     ]
-    if not texts:
-        return NO_OPINION
     if len(texts) > MISSING_MAX:
         texts[MISSING_MAX:] = [f"and {len(texts) - MISSING_MAX} more"]
+    texts += [left_out] if left_out else []
+    if not texts:
+        return NO_OPINION
     said = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     return Decision(Verdict.NO_OPINION, STEP, f"{STEP}: {said}")
 
@@ -306,7 +311,7 @@ def binding_from(manifest: Mapping[str, Any]) -> Binding:
 
 def choices_of(roles: Mapping[str, Role]) -> Choices:
     """ClusterRoles by name, to be chosen by their labels."""
-    return Choices({name: role.labels for name, role in roles.items()})
+    return Choices(roles, attrgetter("labels"))
 
 
 def aggregate(role: Role, roles: Mapping[str, Role], choices: Choices | None = None) -> tuple[Rule, ...]:

@@ -12,13 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from sys import intern
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self, TypeVar
 from weakref import WeakValueDictionary
+
+from immutables import Map
 
 from kube.authorization.choices import Choices
 from kube.authorization.decisions import Decision
 from kube.authorization.rbac import (
-    NO_OPINION,
     Attributes,
     Binding,
     Role,
@@ -31,11 +32,22 @@ from kube.authorization.rbac import (
 )
 from kube.requests.caches import Cache, CacheBudget, weight_of
 
+K = TypeVar("K")
+V = TypeVar("V")
+
 CACHE_BUDGET: Final = CacheBudget(128 * 1024 * 1024)
 """What all rule sets, indexes and logical clusters together remember of what was asked."""
 
 NAMED_MAX: Final = 256
 """Rules with names that one answer may hold and still be remembered: a tenant writes its rules itself."""
+
+GRANTS_MAX: Final = 5_000
+"""Bindings that are looked at for one principal in one namespace: a tenant writes them itself, in any number (DOS-03)."""
+
+RULES_MAX: Final = 20_000
+"""Rules that are: those of all its roles together."""
+
+_LEFT_OUT: Final = f"of more than {GRANTS_MAX} bindings, and of roles with more than {RULES_MAX} rules together, the rest is not looked at"
 
 _ENTRY: Final = 256
 _DECISION: Final = 640
@@ -203,29 +215,30 @@ def weight_of_held(user: str, groups: tuple[str, ...], namespace: str, held: Eff
 _Subject = tuple[str, str, str]
 """Kind, name, and the namespace of the binding."""
 
+_Grants = Map[str, Grant]
+"""By the binding's name."""
+
+
+_NO_GRANTS: Final[_Grants] = Map()
+_NO_SUBJECTS: Final[Map[_Subject, _Grants]] = Map()
+_NO_BINDINGS: Final[Map[tuple[str, str], Binding]] = Map()
+
+
+def _without(kept: Map[K, V], key: K) -> Map[K, V]:
+    return kept.delete(key) if key in kept else kept
+
 
 def _grants(binding: Binding) -> Iterable[tuple[_Subject, Grant]]:
+    """Whom a binding names, with what it grants: whoever is named again is meant by the first."""
+    named: set[_Subject] = set()
     for position, subject in enumerate(binding.subjects):
         kind, name = "Group", subject.name
         if subject.kind != "Group":
             kind, name = "User", subject.user_name(binding.namespace)
-        if name:
-            order = (binding.namespace != "", binding.name, position)
-            yield (kind, name, binding.namespace), Grant(order, binding, subject)
-
-
-def _bind(subjects: dict[_Subject, tuple[Grant, ...]], binding: Binding) -> None:
-    for key, grant in _grants(binding):
-        subjects[key] = (*subjects.get(key, ()), grant)
-
-
-def _unbind(subjects: dict[_Subject, tuple[Grant, ...]], binding: Binding) -> None:
-    for key in dict.fromkeys(key for key, _ in _grants(binding)):
-        rest = tuple(grant for grant in subjects[key] if grant.binding.name != binding.name)
-        if rest:
-            subjects[key] = rest
-        else:
-            del subjects[key]
+        key = kind, name, binding.namespace
+        if name and key not in named:
+            named.add(key)
+            yield key, Grant((binding.namespace != "", binding.name, position), binding, subject)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -235,13 +248,15 @@ class PolicyIndex:
     ``bootstrap`` is the bootstrap policy: its bindings count here too, its ClusterRoles can be bound here, and own roles
     add to the aggregated ones by their labels; an own binding or role of the same name counts in the place of one of its
     (KC7, KC8). ``cluster_roles`` hold its roles too, ``in_force`` its bindings.
+
+    Another index shares with this one all that has not changed: what a write costs does not grow with what is there.
     """
 
     bootstrap: PolicyIndex | None
-    roles: Mapping[tuple[str, str], Role]
-    cluster_roles: Mapping[str, Role]
-    bindings: Mapping[tuple[str, str], Binding]
-    subjects: Mapping[_Subject, tuple[Grant, ...]]
+    roles: Map[tuple[str, str], Role]
+    cluster_roles: Map[str, Role]
+    bindings: Map[tuple[str, str], Binding]
+    subjects: Map[_Subject, _Grants]
     _effective: Cache[tuple[str, str, str], _Rules | None] = field(
         default_factory=lambda: Cache(CACHE_BUDGET), init=False, repr=False
     )
@@ -259,61 +274,68 @@ class PolicyIndex:
         bootstrap: PolicyIndex | None = None,
     ) -> Self:
         """Compile a policy."""
-        local: dict[tuple[str, str], Role] = {}
-        own: dict[str, Role] = {}
+        # Most spaces have no ClusterRoles of their own: thousands of them share one mapping.
+        shared = bootstrap.cluster_roles if bootstrap is not None else Map()
+        empty = cls(bootstrap=bootstrap, roles=Map(), cluster_roles=shared, bindings=Map(), subjects=Map())
+        return empty.with_roles(roles).with_bindings(bindings)
+
+    def with_roles(self, roles: Iterable[Role]) -> Self:
+        """This index with Roles and ClusterRoles added or replaced."""
+        local, cluster = self.roles.mutate(), self.cluster_roles.mutate()
         for role in roles:
             if role.namespace:
                 local[role.namespace, role.name] = role
             else:
-                own[role.name] = role
-        # Most spaces have no ClusterRoles of their own: thousands of them share one mapping.
-        shared = bootstrap.cluster_roles if bootstrap is not None else {}
-        cluster_roles = {**shared, **own} if own else shared
-        bound = {(binding.namespace, binding.name): binding for binding in bindings}
-        subjects: dict[_Subject, tuple[Grant, ...]] = {}
-        for binding in bound.values():
-            _bind(subjects, binding)
-        return cls(bootstrap=bootstrap, roles=local, cluster_roles=cluster_roles, bindings=bound, subjects=subjects)
+                cluster[role.name] = role
+        return replace(self, roles=local.finish(), cluster_roles=cluster.finish())
 
     def with_role(self, role: Role) -> Self:
         """This index with a Role or ClusterRole added or replaced."""
-        if role.namespace:
-            return replace(self, roles={**self.roles, (role.namespace, role.name): role})
-        return replace(self, cluster_roles={**self.cluster_roles, role.name: role})
+        return self.with_roles((role,))
 
     def without_role(self, namespace: str, name: str) -> Self:
         """This index without a Role, or, with an empty namespace, a ClusterRole. A hidden bootstrap role is back."""
         if namespace:
-            return replace(self, roles={key: role for key, role in self.roles.items() if key != (namespace, name)})
-        rest = {key: role for key, role in self.cluster_roles.items() if key != name}
-        if self.bootstrap is not None and name in self.bootstrap.cluster_roles:
-            rest[name] = self.bootstrap.cluster_roles[name]
+            return replace(self, roles=_without(self.roles, (namespace, name)))
+        shared = self.bootstrap.cluster_roles.get(name) if self.bootstrap is not None else None
+        rest = _without(self.cluster_roles, name) if shared is None else self.cluster_roles.set(name, shared)
         return replace(self, cluster_roles=rest)
+
+    def with_bindings(self, bindings: Iterable[Binding]) -> Self:
+        """This index with RoleBindings and ClusterRoleBindings added or replaced."""
+        return self._rebound({(binding.namespace, binding.name): binding for binding in bindings})
 
     def with_binding(self, binding: Binding) -> Self:
         """This index with a RoleBinding or ClusterRoleBinding added or replaced."""
-        return self._rebound(binding.namespace, binding.name, binding)
+        return self.with_bindings((binding,))
 
     def without_binding(self, namespace: str, name: str) -> Self:
         """This index without a RoleBinding, or, with an empty namespace, a ClusterRoleBinding."""
-        return self._rebound(namespace, name, None)
+        return self._rebound({(namespace, name): None})
 
-    def _rebound(self, namespace: str, name: str, binding: Binding | None) -> Self:
-        # Copies: who holds this index goes on reading it. ``replace`` makes an index whose own memories are empty, so no
-        # answer of the old one outlives the binding that gave it.
-        bindings, subjects = dict(self.bindings), dict(self.subjects)
-        before = bindings.pop((namespace, name), None)
-        if before is not None:
-            _unbind(subjects, before)
-        if binding is not None:
-            bindings[namespace, name] = binding
-            _bind(subjects, binding)
-        return replace(self, bindings=bindings, subjects=subjects)
+    def _rebound(self, changed: Mapping[tuple[str, str], Binding | None]) -> Self:
+        # Who holds this index goes on reading it. ``replace`` makes an index whose own memories are empty, so no answer of
+        # the old one outlives the binding that gave it.
+        bindings, subjects = self.bindings.mutate(), self.subjects.mutate()
+        for key, binding in changed.items():
+            before = bindings.pop(key, None)
+            for subject, grant in _grants(before) if before is not None else ():
+                rest = subjects[subject].delete(grant.binding.name)
+                if rest:
+                    subjects[subject] = rest
+                else:
+                    del subjects[subject]
+            if binding is not None:
+                bindings[key] = binding
+                for subject, grant in _grants(binding):
+                    subjects[subject] = subjects.get(subject, _NO_GRANTS).set(binding.name, grant)
+        return replace(self, bindings=bindings.finish(), subjects=subjects.finish())
 
     @property
     def in_force(self) -> Mapping[tuple[str, str], Binding]:
         """The bindings that count here, those of the bootstrap policy included whose names are not taken."""
-        return self.bindings if self.bootstrap is None else {**self.bootstrap.bindings, **self.bindings}
+        brought = self.bootstrap.bindings if self.bootstrap is not None else _NO_BINDINGS
+        return self.bindings.update({key: each for key, each in brought.items() if key not in self.bindings})
 
     def rules_of(self, kind: str, namespace: str, name: str) -> tuple[Rule, ...] | None:
         """The rules of a Role or ClusterRole, aggregation done; ``None`` when there is none (AZ-08)."""
@@ -343,43 +365,55 @@ class PolicyIndex:
             self._choices.append(choices_of(self.cluster_roles))
         return aggregate(role, self.cluster_roles, self._choices[0])
 
-    def granted(self, user: str, groups: Sequence[str], namespace: str) -> Iterable[tuple[Grant, _Rules | None]]:
-        """The grants that mean this principal, in order, with their rules; ``None`` where the role is gone."""
+    def _granted(self, user: str, groups: Sequence[str], namespace: str) -> tuple[list[Grant], bool]:
+        """The grants that mean this principal, in order, ``GRANTS_MAX`` at most; and whether that is all of them."""
         # 1. Cluster-wide bindings and those of the namespace, by the user's name and by each group: nobody else's are seen.
         # 2. Of one binding only its first subject that means the principal counts, whichever look-up found it.
         # 3. In the order of ``kube.authorization.rbac.applicable``, so that the reason names the same binding.
         # 4. A binding of the bootstrap policy is one of the logical cluster's, as long as none of its own has the name.
+        # 5. Where there are too many, all that name the principal in one way there are left out: which of them would have
+        #    counted does not depend on what was written last.
         found: dict[tuple[bool, str], Grant] = {}
         keys = [("User", user), *[("Group", group) for group in groups]]
-        shared = self.bootstrap.subjects if self.bootstrap is not None else {}
+        shared = self.bootstrap.subjects if self.bootstrap is not None else _NO_SUBJECTS
+        looked, is_all = 0, True
         for where in ("", namespace) if namespace else ("",):
             for kind, name in keys:
                 subject = kind, name, where
-                grants, brought = self.subjects.get(subject, ()), shared.get(subject)
+                own, brought = self.subjects.get(subject), shared.get(subject)
+                looked += len(own or ())
+                if looked > GRANTS_MAX:
+                    is_all, own, looked = False, None, looked - len(own or ())
+                grants = list(own.values()) if own is not None else []
                 if brought is not None:
-                    grants += tuple([grant for grant in brought if (where, grant.binding.name) not in self.bindings])
+                    grants += [each for each in brought.values() if (where, each.binding.name) not in self.bindings]
                 for grant in grants:
                     known = found.get(grant.order[:2])
                     if known is None or grant.order < known.order:
                         found[grant.order[:2]] = grant
-        for _, grant in sorted(found.items()):
-            binding = grant.binding
-            yield grant, self._rules(binding.role_kind, binding.namespace, binding.role)
+        return [grant for _, grant in sorted(found.items())], is_all
 
     def effective_rules(
         self, user: str, groups: tuple[str, ...], namespace: str, target: TargetTenant | None = None
     ) -> EffectiveRules:
         """What a principal holds in a namespace. With ``target`` only rules whose scope includes it count (AZ9)."""
-        held, decisions, missing = [], [], []
-        for grant, found in self.granted(user, groups, namespace):
+        held, decisions, missing, looked = [], [], [], 0
+        grants, is_all = self._granted(user, groups, namespace)
+        for grant in grants:
+            binding = grant.binding
+            found = self._rules(binding.role_kind, binding.namespace, binding.role)
             if found is None:
-                missing.append(grant.binding)
+                missing.append(binding)
                 continue
+            looked += len(found.rules)
+            if looked > RULES_MAX:
+                is_all = False
+                break
             rules = found if target is None else _rules_about(found, target)
             if rules.rules:
                 held.append(rules)
-                decisions.append(allowed(grant.binding, grant.subject))
-        return (_rule_set(tuple(held)), no_opinion(missing) if missing else NO_OPINION, *decisions)
+                decisions.append(allowed(binding, grant.subject))
+        return (_rule_set(tuple(held)), no_opinion(missing, "" if is_all else _LEFT_OUT), *decisions)
 
     def remembered_rules(
         self, user: str, groups: tuple[str, ...], namespace: str, target: TargetTenant | None

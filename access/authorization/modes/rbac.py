@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from sys import intern
 from typing import Any, Final
@@ -195,11 +195,13 @@ class PolicyCache:
         while True:
             self._touched.discard(cluster)
             self._named.pop(cluster, None)
-            roles = await self._read(cluster, _ROLES, lambda body: role_from(body, scoped=cluster == ROOT))
-            bindings = [await self._binding(cluster, body) for body in await self._read(cluster, _BINDINGS, dict)]
+            index = PolicyIndex.build(bootstrap=bootstrappolicy.INDEX)
+            async for body in self._read(cluster, _ROLES):
+                index = index.with_role(role_from(body, scoped=cluster == ROOT))
+            async for body in self._read(cluster, _BINDINGS):
+                index = index.with_binding(await self._binding(cluster, body))
             if cluster not in self._touched:
                 break
-        index = PolicyIndex.build(roles=roles, bindings=bindings, bootstrap=bootstrappolicy.INDEX)
         self._indexes[cluster] = index
         while len(self._indexes) > self.spaces_max:
             self._drop(next(iter(self._indexes)))
@@ -219,14 +221,13 @@ class PolicyCache:
         meant = (s for s in binding.subjects if s.kind != "Group" or tenant_of_group(s.name, cluster) not in strangers)
         return replace(binding, subjects=tuple(meant))
 
-    async def _read(self, cluster: str, plurals: Sequence[str], read: Callable[[Mapping[str, Any]], Any]) -> list[Any]:
-        found: list[Any] = []
+    async def _read(self, cluster: str, plurals: Sequence[str]) -> AsyncIterator[dict[str, Any]]:
         pace = Pace()
         for plural in plurals:
             listing = await self._store.list(Range(cluster, GROUP, plural), cached=True)
             # What others write in their turns makes the reading void, as while it was listed.
-            found += [read(orjson.loads(item.data)) async for item in pace.over(listing.items)]
-        return found
+            async for item in pace.over(listing.items):
+                yield orjson.loads(item.data)
 
 
 class RbacAuthorizer:
