@@ -224,11 +224,8 @@ def recording(into: Workspace, caller: User, *, shown: str | None = "", **ending
 
 def api_request(tenant: str, **fields: Any) -> ApiRequest:
     """A refused request to the API server."""
-    now = timezone.now()
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT api_requests_partition(%s)", [now])
     values = {
-        "created_at": now,
+        "created_at": timezone.now(),
         "tenant": tenant,
         "space": f"root:{tenant}",
         "actor": f"someone@{tenant}",
@@ -237,8 +234,12 @@ def api_request(tenant: str, **fields: Any) -> ApiRequest:
         "code": 403,
         "allowed": False,
         "step": "RBAC",
+        **fields,
     }
-    return ApiRequest.objects.create(**{**values, **fields})
+    # An hour ago may be yesterday.
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT api_requests_partition(%s)", [values["created_at"]])
+    return ApiRequest.objects.create(**values)
 
 
 def event(chain: str, action: Action, actor: User, *, of: Workspace | None = None, **fields: Any) -> None:

@@ -46,8 +46,6 @@ def older(acme: House, globex: House) -> None:
 
 def asked(namespace: str, *, at: datetime = HOUR, **fields: Any) -> None:
     path = f"/clusters/root:acme/api/v1/namespaces/{namespace}/pods"
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT api_requests_partition(%s)", [at])
     factories.api_request("acme", created_at=at + timedelta(minutes=30), path=path, space="root:acme", **fields)
 
 
