@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, Protocol
@@ -23,6 +22,7 @@ from gateway.controllers.policytypes import PolicyTypesController
 from gateway.controllers.publications import PublicationController
 from gateway.controllers.workspaces import WorkspaceController
 from gateway.resources.customresources import CustomResources
+from kube.customresources.endings import PODS
 from kube.objects import publications
 from kube.objects.publications import NAMESPACES
 from kube.quota import tenantquotas
@@ -45,6 +45,7 @@ _PLACED: Final = frozenset({PLACED_RESERVATIONS, PLACED_USAGES})
 _TENANTS: Final = (ROOT, "", "tenants")
 _WITH_THE_SPACE: Final = frozenset({LOGICAL_CLUSTERS, TENANT_QUOTAS})
 _PUBLISHED_COPY: Final = f'"{publications.ORIGIN}"'.encode()
+_MARK: Final = b'"deletionTimestamp"'
 _SETTLE_SECONDS: Final = 0.2
 """Deletions come in swarms: a namespace's quotas are counted once they have passed."""
 
@@ -85,7 +86,7 @@ class QuotaController:
         self._note(space, namespace, None)
 
     def _note_namespaces(self, events: Sequence[Event]) -> None:
-        """What went is counted afresh, unless a change of the namespace's quotas follows, as for tenants."""
+        """What went is counted afresh, unless a change of the namespace's quotas follows, as for tenants; so is what is marked."""
         pending: Key | None = None
         for event in events:
             key = event.key
@@ -100,6 +101,8 @@ class QuotaController:
                 or (_PUBLISHED_COPY in event.data and not _is_settled(event.data))
             ):
                 self._note(key.space, key.namespace, None)
+            elif _marks(event):
+                self._note(key.space, key.namespace, {key[1:3]})
             elif event.type is EventType.DELETED and not _is_copy(event.data):
                 pending = key
         if pending is not None:
@@ -147,7 +150,7 @@ class QuotaController:
             if key.namespace:
                 await self._recount(key.space, key.namespace)
             elif (key[1:3] == TENANT_QUOTAS or await self._tenants.concerns(key)) and await self._tenants.recount(
-                tenant_of(key.space), time.time()
+                tenant_of(key.space)
             ):
                 # To whoever reads the log, this settles what went meanwhile.
                 self._enqueue(key)
@@ -166,7 +169,7 @@ class QuotaController:
             if not (await self._store.list(Range(space, "", "resourcequotas", namespace))).items:
                 return
             await self._custom.ensure(space)
-            written = await self._plugin.recount(space, namespace, lost, time.time())
+            written = await self._plugin.recount(space, namespace, lost)
         except BaseException:
             self._note(space, namespace, lost)
             raise
@@ -184,6 +187,13 @@ def _settles(event: Event, lost: Key) -> bool:
         return False
     before, after = (_without_status(orjson.loads(data)) for data in (event.previous, event.data))
     return before == after
+
+
+def _marks(event: Event) -> bool:
+    """Whether a pod has been deleted and waits for its finalizers: from now on it takes less, and nobody settles that."""
+    if event.key[1:3] != PODS or event.type is not EventType.MODIFIED or event.previous is None:
+        return False
+    return _MARK in event.data and _MARK not in event.previous
 
 
 def _counts_anew(event: Event) -> bool:

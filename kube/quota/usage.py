@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from kube.quota.deviceclaims import BY_PODS_TOO, DEVICE_CLAIMS, OF_CLASS, REQUESTED, devices
@@ -40,6 +40,14 @@ _NAMES_MAX: Final = 256
 
 COUNTED_METADATA: Final = ("annotations", "deletionTimestamp", "deletionGracePeriodSeconds")
 """What of an object's metadata says how much it takes, or whether it is within a scope."""
+
+UNTIL_GONE: Final = datetime.min.replace(tzinfo=UTC)
+"""As ``now``: no grace period is over, so a pod that is being deleted counts until it is there no more.
+
+Whoever settles what a pod gives back by what it counted must not ask the clock, which says another thing to each who asks.
+"""
+ONCE_MARKED: Final = datetime.max.replace(tzinfo=UTC)
+"""As ``now``: every grace period is over. So it is where nobody gets any: a pod that is kept here waits for finalizers alone."""
 
 _MUST_SPECIFY: Final[Mapping[str, tuple[str, str]]] = {
     "cpu": ("requests", "cpu"),
@@ -129,7 +137,7 @@ def read_scopes(spec: Mapping[str, Any]) -> tuple[Scope, ...]:
 def usage(group: str, resource: str, item: Mapping[str, Any], *, now: datetime) -> dict[str, Quantity]:
     """What an object consumes, by quota resource name. ``now`` decides when a terminating pod is gone.
 
-    Raises ``InvalidQuantity`` for an amount that is none.
+    ``UNTIL_GONE`` and ``ONCE_MARKED`` say it without a clock. Raises ``InvalidQuantity`` for an amount that is none.
     """
     count = {f"count/{resource}.{group}" if group else f"count/{resource}": ONE}
     if group:

@@ -56,7 +56,7 @@ async def reserve(process: Process, oracle: Oracle, name: str, amount: int) -> i
     write = Reservation(amounts={}, until=until, what=f"/pods/{name}", uid=name)
     try:
         demand = amounts({"pods": str(amount)})
-        assert await process.quotas.reserve(process.place, name, lambda _: demand, write, oracle.now)
+        assert await process.quotas.reserve(process.place, name, lambda _: demand, write)
     except QuotaExceeded:
         return 0
     oracle.on_its_way[name] = amount, until

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
 
+from access.admission.base import UPDATE, Attributes
 from access.admission.kubernetes.resourcequota import ResourceQuota
 from access.admission.tally import Tally
 from access.admission.tenancy.tenantquota import TenantQuotaAdmission
 from gateway.controllers.manager import QuotaController
+from gateway.filters.requestinfo import resolve
 from gateway.http.certificates import prepare
 from gateway.options import Options
 from gateway.server.assembly import build_runtime
+from kube.authentication.identity import Principal
+from kube.kinds.builtins import BUILTINS
 from kube.quota.quantities import Quantity
 from kube.quota.tenantquotas import NAME, TENANT_QUOTAS, TenantQuota
 from store.supervision import Supervised
@@ -70,6 +77,59 @@ async def test_a_neighbours_quota_settles_nothing_of_ones_own(
                         await asyncio.sleep(0.05)
             finally:
                 await task.stop()
+
+
+def _pod(name: str, **metadata: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default", **metadata}}
+
+
+def _going(tenant: str, old: dict[str, Any], now: float) -> Attributes:
+    """The change that takes its finalizers off what is being deleted."""
+    resource = BUILTINS.by_group_resource("", "pods")
+    assert resource is not None
+    return Attributes(
+        principal=Principal(name="olga", tenant=tenant, authenticator="test"),
+        info=resolve("PATCH", b"/api/v1/namespaces/default/pods/p", b"", tenant),
+        resource=resource,
+        schema=None,
+        operation=UPDATE,
+        namespace="default",
+        name="p",
+        object={**old, "metadata": {**old["metadata"], "finalizers": []}},
+        old=old,
+        now=now,
+    )
+
+
+async def test_what_goes_gives_back_what_a_count_finds(tmp_path: Path) -> None:
+    """AD2: whenever it was marked, counted and let go, by whichever clock, nothing is left, or missing."""
+    now = time.time()
+    marked = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    waits = _pod("p", deletionTimestamp=marked, deletionGracePeriodSeconds=0, finalizers=["example.com/held"])
+    hard, used = {"pods": "5", "count/pods": "5"}, {"pods": "2", "count/pods": "2"}
+    body = {"metadata": {"name": NAME}, "spec": {"hard": hard}, "status": {"hard": hard, "used": used}}
+    with migrated("recounts") as database:
+        options = Options(database_url=database, data_folder=tmp_path)
+        async with build_runtime(options, prepare(options), background=False) as made:
+            store = made.store
+
+            async def served(_cluster: str) -> Sequence[tuple[str, str, str]]:
+                return [("", "pods", "pods")]
+
+            plugin = TenantQuotaAdmission(store, served, (), lambda *_: None)
+            for number, (late, counted) in enumerate(product((-9.0, 0.0, 9.0), (False, True))):
+                tenant = f"own-{number}"
+                place = Key(f"root:{tenant}", "", "pods", "default", "p")
+                kept, *_ = await store.commit(
+                    Create(place, waits),
+                    Create(place._replace(name="q"), _pod("q")),
+                    Create(Key(place.space, *TENANT_QUOTAS, "", NAME), body),
+                )
+                if counted:
+                    await plugin.recount(tenant)
+                settled = await plugin.validate(_going(tenant, waits, now + late))
+                await store.commit(Delete(place, kept.revision, waits), *settled)
+                assert not await plugin.recount(tenant), (late, counted)
 
 
 async def test_what_goes_while_somebody_counts_is_counted_again(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ class Process:
         """Whether there was room for one more."""
         write = Reservation(amounts={}, until=NOW + 60, what=f"/pods/{name}", uid=name)
         try:
-            return await self.quotas.reserve(self.place, name, demand, write, NOW, **more)
+            return await self.quotas.reserve(self.place, name, demand, write, **more)
         except QuotaExceeded:
             return False
 
@@ -163,12 +163,12 @@ async def test_what_somebody_else_writes_with_what_the_door_has_taken_is_not_giv
 
     async with processes(database, 1, 1) as (process,):
         place, quotas = process.place, process.quotas
-        assert await quotas.reserve(place, "door", one, write(), NOW)
-        assert await quotas.reserve(place, f"u/{version}", one, write("u"), NOW, from_door=True)
+        assert await quotas.reserve(place, "door", one, write())
+        assert await quotas.reserve(place, f"u/{version}", one, write("u"), from_door=True)
         if not version:
             # The cluster asks about the door's own before it finds the name taken; a change of another version it does not.
             with pytest.raises(QuotaExceeded):
-                await quotas.reserve(place, "v/", one, write("v"), NOW, from_door=True)
+                await quotas.reserve(place, "v/", one, write("v"), from_door=True)
         await quotas.settle(place, "door", made=False)
         assert await process.used() == "1"
         assert not await process.take("q")

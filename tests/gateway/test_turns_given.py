@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -128,7 +127,7 @@ async def _quota_counted(there: Filled) -> Go:
     plugin = ResourceQuota(there.runtime.store, lambda _: [("", "secrets", "secrets")], lambda *_: None)
 
     async def go() -> None:
-        assert await plugin.recount(there.space, there.namespace, None, time.time())
+        assert await plugin.recount(there.space, there.namespace, None)
         for number in range(4):
             stored = await there.runtime.store.get(there.key("", "resourcequotas", f"q{number}"))
             assert stored is not None
@@ -144,7 +143,7 @@ async def _tenant_counted(there: Filled) -> Go:
     plugin = TenantQuotaAdmission(there.runtime.store, _maps, (), lambda *_: None)
 
     async def go() -> None:
-        assert await plugin.recount(there.tenant, time.time())
+        assert await plugin.recount(there.tenant)
         stored = await there.runtime.store.get(key)
         assert stored is not None
         assert orjson.loads(stored.data)["status"]["used"] == {"secrets": str(MANY)}
@@ -312,6 +311,14 @@ def _gone(namespace: str) -> Event:
     return Event(EventType.DELETED, key, 1, orjson.dumps({"metadata": {"name": "p"}}))
 
 
+def _marked(namespace: str, *, plural: str = "pods", before: bool = False) -> Event:
+    """A change of what is being deleted, by that or after it."""
+    key = Key("root:settled", "", plural, namespace, "p")
+    states = {"name": "p"}, {"name": "p", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    previous, data = (orjson.dumps({"metadata": metadata}) for metadata in (states[before], states[1]))
+    return Event(EventType.MODIFIED, key, 1, data, previous)
+
+
 def _changed(namespace: str, **more: Any) -> Event:
     key = Key("root:settled", "", "resourcequotas", namespace, "q")
     after = {**SETTLED, "status": {"used": {"pods": "0"}}, "metadata": {"resourceVersion": "2"}, **more}
@@ -327,6 +334,10 @@ def _changed(namespace: str, **more: Any) -> Event:
         ([_gone("a"), _changed("a"), _gone("a")], True),
         ([_gone("a"), _changed("a", metadata={"labels": {"a": "b"}})], True),
         ([_changed("a"), _gone("a")], True),
+        ([_marked("a")], True),
+        ([_marked("a"), _changed("a")], True),
+        ([_marked("a", before=True)], False),
+        ([_marked("a", plural="services")], False),
     ],
 )
 async def test_what_the_admission_has_settled_is_not_counted_again(
@@ -336,11 +347,9 @@ async def test_what_the_admission_has_settled_is_not_counted_again(
     met: list[str] = []
 
     class Meeting(ResourceQuota):
-        async def recount(
-            self, space: str, namespace: str, lost: Collection[tuple[str, str]] | None, now: float
-        ) -> bool:
+        async def recount(self, space: str, namespace: str, lost: Collection[tuple[str, str]] | None) -> bool:
             met.append(namespace)
-            return await super().recount(space, namespace, lost, now)
+            return await super().recount(space, namespace, lost)
 
     store = runtime.store
     for namespace in ("a", "last"):

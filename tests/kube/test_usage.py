@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 
 from kube.quota.podresources import add, amounts, pod_limits, pod_requests, subtract
 from kube.quota.quantities import InvalidQuantity
-from kube.quota.usage import Quota, QuotaExceeded, check, counts, demand, read_quota, total, usage
+from kube.quota.usage import (
+    ONCE_MARKED,
+    UNTIL_GONE,
+    Quota,
+    QuotaExceeded,
+    check,
+    counts,
+    demand,
+    read_quota,
+    total,
+    usage,
+)
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -95,6 +106,23 @@ def test_a_pod_whose_grace_period_is_over_consumes_nothing_but_its_place() -> No
     assert used("", "pods", item) == {"count/pods": "1"}
     item["metadata"]["deletionGracePeriodSeconds"] = 90
     assert "requests.cpu" in used("", "pods", item)
+
+
+@given(
+    marked=st.none() | st.integers(0, 4 * 10**9).map(lambda at: f"{datetime.fromtimestamp(at, UTC):%FT%TZ}"),
+    grace=st.none() | st.integers(0, 10**9),
+)
+def test_without_a_clock_a_pod_counts_until_it_is_gone_or_until_it_was_marked(
+    marked: str | None, grace: int | None
+) -> None:
+    """AD2: what is settled and what is counted is the same, whenever and by whichever process."""
+    item = pod(container(requests={"cpu": "1"}))
+    plain = usage("", "pods", item, now=NOW)
+    told = {"deletionTimestamp": marked, "deletionGracePeriodSeconds": grace}
+    item["metadata"].update({name: value for name, value in told.items() if value is not None})
+    assert usage("", "pods", item, now=UNTIL_GONE) == plain
+    is_over = marked is not None and grace is not None
+    assert (usage("", "pods", item, now=ONCE_MARKED) != plain) == is_over
 
 
 SERVICES: list[tuple[dict[str, Any], str, str]] = [

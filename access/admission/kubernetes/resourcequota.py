@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import orjson
@@ -16,7 +15,7 @@ from access.admission.tally import LOOKS_MAX, Tally
 from kube.quota import usage
 from kube.quota.podresources import add, amounts
 from kube.quota.quantities import InvalidQuantity, Quantity
-from kube.quota.usage import Quota, QuotaExceeded
+from kube.quota.usage import ONCE_MARKED, Quota, QuotaExceeded
 from kube.requests.status import BadRequest
 from store.interface import Store
 from store.pace import Pace
@@ -35,6 +34,9 @@ class ResourceQuota(NoopPlugin):
     Each write that changes what is used also replaces the quota objects, on the revisions that it counted from: when
     another write was faster, the store refuses all of it and the request is admitted anew. ``line_up`` is told which
     namespaces have quotas, so that writers of one process take turns instead of colliding.
+
+    As in Kubernetes a pod that waits for nothing but its finalizers takes its place in the store alone, from its mark on
+    (``ONCE_MARKED``): what it gives back by that is counted afresh (``recount``), never settled.
     """
 
     name = "ResourceQuota"
@@ -55,8 +57,7 @@ class ResourceQuota(NoopPlugin):
             body["status"] = (attributes.old or {}).get("status") or {}
         try:
             quota = usage.read_quota(body)
-            now = datetime.fromtimestamp(attributes.now, UTC)
-            tally = _tally([quota], now)
+            tally = _tally([quota])
             for _ in range(LOOKS_MAX):
                 if not await self._look(attributes.cluster, attributes.namespace, [quota], tally):
                     break
@@ -64,7 +65,7 @@ class ResourceQuota(NoopPlugin):
             return  # Validation says what is wrong.
         used = [_part(tally, quota)]
         if attributes.operation == CREATE and _concerns(quota, "", "resourcequotas"):
-            used.append(_counted(quota, "", "resourcequotas", body, now))
+            used.append(_counted(quota, "", "resourcequotas", body))
         body["status"] = _status(body, usage.total(used, quota))
 
     async def validate(self, attributes: Attributes) -> Sequence[Operation]:
@@ -99,18 +100,17 @@ class ResourceQuota(NoopPlugin):
     def _settle(self, attributes: Attributes, stored: Stored) -> Operation | None:
         """The quota's new status. Raises ``QuotaExceeded``, ``BadRequest``."""
         body = orjson.loads(stored.data)
-        now = datetime.fromtimestamp(attributes.now, UTC)
         try:
             quota = usage.read_quota(body)
             used = amounts((body.get("status") or {}).get("used"))
-            change = self._change(attributes, quota, attributes.object, now)
+            change = self._change(attributes, quota, attributes.object)
             if not change:
                 return None
             if attributes.operation != DELETE:
                 # What a status tells is so: it counts, and is not refused.
                 new = attributes.object
                 wished = usage.wished(attributes.subresource, attributes.old, new)
-                asked = change if wished is new else self._change(attributes, quota, wished, now)
+                asked = change if wished is new else self._change(attributes, quota, wished)
                 usage.check(quota, {name: amount for name, amount in asked.items() if amount.nanos > 0}, used)
         except InvalidQuantity as error:
             raise BadRequest(str(error)) from None
@@ -118,17 +118,15 @@ class ResourceQuota(NoopPlugin):
         return Update(stored.key, stored.revision, body)
 
     @staticmethod
-    def _change(attributes: Attributes, quota: Quota, new: Mapping[str, Any] | None, now: datetime) -> dict[str, Any]:
+    def _change(attributes: Attributes, quota: Quota, new: Mapping[str, Any] | None) -> dict[str, Any]:
         group, plural = attributes.resource.storage_key
         old = attributes.old
         if attributes.operation == CREATE and new is not None:
-            return usage.demand(quota, group, plural, new, now=now)
+            return usage.demand(quota, group, plural, new, now=ONCE_MARKED)
         if attributes.operation == UPDATE and new is not None and old is not None:
-            before = _counted(quota, group, plural, old, now)
-            after = _counted(quota, group, plural, new, now)
-            return _difference(after, before)
+            return _difference(_counted(quota, group, plural, new), _counted(quota, group, plural, old))
         if attributes.operation == DELETE and old is not None:
-            return _difference({}, _counted(quota, group, plural, old, now))
+            return _difference({}, _counted(quota, group, plural, old))
         return {}
 
     async def _look(self, cluster: str, namespace: str, quotas: Collection[Quota], tally: Tally) -> bool:
@@ -140,15 +138,15 @@ class ResourceQuota(NoopPlugin):
                 await tally.look(place, plural, (await self._store.list(place)).items, pace)
         return pace.turns > 0
 
-    async def recount(self, space: str, namespace: str, lost: Collection[tuple[str, str]] | None, now: float) -> bool:
+    async def recount(self, space: str, namespace: str, lost: Collection[tuple[str, str]] | None) -> bool:
         """Count afresh what is used of the quotas of a namespace that count any of the ``lost`` (group and name in the store).
 
-        What the garbage collector removes is not settled on its way. ``None`` is for all. Whether another amount is written
-        now: what went while it was counted may be in it.
+        What the garbage collector removes is not settled on its way, nor are the marks of pods. ``None`` is for all. Whether
+        another amount is written now: what went while it was counted may be in it.
         """
-        place, moment = Range(space, *_QUOTAS, namespace), datetime.fromtimestamp(now, UTC)
+        place = Range(space, *_QUOTAS, namespace)
         known: list[Quota] = []
-        tally = _tally(known, moment)
+        tally = _tally(known)
         kept: list[tuple[Stored, dict[str, Any], Quota]] = []
         try:
             for _ in range(LOOKS_MAX):
@@ -156,7 +154,7 @@ class ResourceQuota(NoopPlugin):
                 kept = [each for each in map(_read, (await self._store.list(place)).items) if _counts(each[2], lost)]
                 quotas = [quota for _, _, quota in kept]
                 if quotas != known:
-                    known, tally = quotas, _tally(quotas, moment)
+                    known, tally = quotas, _tally(quotas)
                 if not quotas or not await self._look(space, namespace, quotas, tally):
                     break
         except InvalidQuantity:
@@ -180,14 +178,14 @@ def _counts(quota: Quota, lost: Collection[tuple[str, str]] | None) -> bool:
     return lost is None or any(_concerns(quota, group, kept.partition(":")[0]) for group, kept in lost)
 
 
-def _tally(quotas: Collection[Quota], now: datetime) -> Tally:
+def _tally(quotas: Collection[Quota]) -> Tally:
     """One for several quotas, so that what is there is read once."""
 
     def count(group: str, plural: str, body: Mapping[str, Any]) -> dict[str, Quantity]:
         return {
             f"{quota.name}/{name}": amount
             for quota in quotas
-            for name, amount in _counted(quota, group, plural, body, now).items()
+            for name, amount in _counted(quota, group, plural, body).items()
         }
 
     return Tally(count)
@@ -216,9 +214,9 @@ def _difference(after: Mapping[str, Quantity], before: Mapping[str, Quantity]) -
     return {name: amount for name, amount in changes.items() if amount.nanos}
 
 
-def _counted(quota: Quota, group: str, plural: str, body: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+def _counted(quota: Quota, group: str, plural: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """What of an object counts against the quota."""
     if not usage.counts(quota, group, plural, body):
         return {}
-    consumed = usage.held(group, plural, body, now=now)
+    consumed = usage.held(group, plural, body, now=ONCE_MARKED)
     return {name: amount for name, amount in consumed.items() if name in quota.hard}

@@ -53,7 +53,7 @@ _Answer = TypeVar("_Answer")
 LockOf = Callable[[str], AbstractAsyncContextManager[None]]
 """One writer at a time of what is used of the quota in a tenant's space, among those of this process."""
 
-Count = Callable[[str, TenantQuota, float], Awaitable[Amounts]]
+Count = Callable[[str, TenantQuota], Awaitable[Amounts]]
 """What a tenant holds, by the name of its space and its quota."""
 
 
@@ -118,7 +118,6 @@ class _Change:
     place: Key
     judge: Callable[[Page], Any]
     together: Sequence[Operation]
-    now: float
     answer: asyncio.Future[Any]
 
     def fail(self, error: Exception) -> None:
@@ -162,7 +161,7 @@ class PlacedLedger:
         return usage._replace(reserved=usage.reserved.copied()) if usage is not None else None
 
     async def change(
-        self, place: Key, judge: Callable[[Page], _Answer], *, together: Sequence[Operation] = (), now: float = 0.0
+        self, place: Key, judge: Callable[[Page], _Answer], *, together: Sequence[Operation] = ()
     ) -> _Answer:
         """Have ``judge`` decide, in its turn, and answer what it says once that is kept, with what is ``together`` with it.
 
@@ -179,7 +178,7 @@ class PlacedLedger:
             worker.add_done_callback(self._workers.discard)
         elif len(line) >= LINE_MAX:
             raise TooManyRequests("too many writes wait for the tenant's quota, please try again", retry_after=1)
-        change = _Change(place, judge, together, now, asyncio.get_running_loop().create_future())
+        change = _Change(place, judge, together, asyncio.get_running_loop().create_future())
         line.append(change)
         return cast("_Answer", await change.answer)
 
@@ -228,7 +227,7 @@ class PlacedLedger:
         try:
             said, together = _judged(page, changes)
         except _Uncounted:
-            used = await self._counted(page, changes)
+            used = await self._counted(space, page)
             page = self._page(stored, await self._books.of(space))
             page.counted(used)
             said, together = _judged(page, changes)
@@ -249,11 +248,8 @@ class PlacedLedger:
                 change.answer.set_result(answer)
         return True
 
-    async def _counted(self, page: Page, changes: list[_Change]) -> Amounts:
-        if page.quota is None:
-            return {}
-        space = space_of(tenant_of(changes[0].place.space))
-        return await self._count(space, page.quota, max(change.now for change in changes))
+    async def _counted(self, space: str, page: Page) -> Amounts:
+        return await self._count(space, page.quota) if page.quota is not None else {}
 
     async def _stored_quota(self, space: str) -> Stored | None:
         key = tenant_quota_key(tenant_of(space))

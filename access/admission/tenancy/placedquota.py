@@ -90,7 +90,6 @@ class PlacedQuotas:
         request: str,
         demand: Demand,
         write: Reservation,
-        now: float,
         *,
         from_door: bool = False,
         dry_run: bool = False,
@@ -147,7 +146,7 @@ class PlacedQuotas:
             put(page, usage.with_reservation(request, asked))
             return True
 
-        settles = await self._ledger.change(place, judge, together=together, now=now)
+        settles = await self._ledger.change(place, judge, together=together)
         self._noted(place, noted)
         return settles
 
@@ -310,7 +309,6 @@ class ClusterQuotaAdmission(NoopPlugin):
                 f"{write.uid}/{write.version}",
                 lambda quota: quota.change(*of, old, wished, now=moment),
                 write,
-                attributes.now,
                 from_door=attributes.principal.name.startswith(f"system:serviceaccount:{attributes.namespace}:"),
                 dry_run=attributes.dry_run,
                 together=() if attributes.dry_run else tuple(attributes.together),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -17,7 +16,7 @@ from kube.quota import tenantquotas
 from kube.quota.quantities import InvalidQuantity, Quantity
 from kube.quota.refusals import Bound, tenant_bound
 from kube.quota.tenantquotas import TENANT_QUOTAS, TenantQuota, UsageRule
-from kube.quota.usage import QuotaExceeded
+from kube.quota.usage import UNTIL_GONE, QuotaExceeded
 from kube.requests.logicalclusters import is_tenant_space, tenant_of
 from kube.requests.names import SYSTEM_TENANT
 from kube.requests.status import BadRequest, Forbidden
@@ -86,7 +85,7 @@ class TenantQuotaAdmission(NoopPlugin):
             return
         try:
             quota = self._read(attributes.cluster, body)
-            used = await self.count(attributes.cluster, quota, attributes.now)
+            used = await self.count(attributes.cluster, quota)
         except (InvalidQuantity, KeyError, TypeError, AttributeError):
             return  # Validation says what is wrong.
         body["status"] = tenantquotas.with_used(body, used)["status"]
@@ -125,19 +124,18 @@ class TenantQuotaAdmission(NoopPlugin):
             elif Create not in map(type, attributes.together):
                 return ()
             body, quota = known.body, known.quota
-            now = datetime.fromtimestamp(attributes.now, UTC)
-            change = _change(attributes, quota, attributes.object, now)
+            change = _change(attributes, quota, attributes.object)
             if not change:
                 return ()
             used = tenantquotas.used_of(body)
             if not quota.hard.keys() <= used.keys():
-                used = await self.count(stored.key.space, quota, attributes.now)
+                used = await self.count(stored.key.space, quota)
             bound = tenant_bound(quota.hard, used)
             if attributes.operation != DELETE:
                 # What a status tells is so: it counts, and is not refused.
                 new, written = attributes.object, (*attributes.resource.storage_key, attributes.subresource)
                 wished = tenantquotas.wished(*written, attributes.old, new)
-                asked = change if wished is new else _change(attributes, quota, wished, now)
+                asked = change if wished is new else _change(attributes, quota, wished)
                 quota.check({name: amount for name, amount in asked.items() if amount.nanos > 0}, used)
         except QuotaExceeded as error:
             key = Key(attributes.cluster, *attributes.resource.place, attributes.namespace, attributes.name)
@@ -172,9 +170,9 @@ class TenantQuotaAdmission(NoopPlugin):
     def _read(self, cluster: str, body: dict[str, Any]) -> TenantQuota:
         return tenantquotas.read_tenant_quota(tenant_of(cluster), body, self._rules)
 
-    async def count(self, space: str, quota: TenantQuota, now: float) -> dict[str, Quantity]:
+    async def count(self, space: str, quota: TenantQuota) -> dict[str, Quantity]:
         """What the tenant has in its space, in every workspace below it and in placed namespaces, and was not published."""
-        tally = _tally(quota, now)
+        tally = _tally(quota)
         for _ in range(LOOKS_MAX):
             used, others = await self.look(space, quota, tally)
             if not others:
@@ -201,7 +199,7 @@ class TenantQuotaAdmission(NoopPlugin):
             async for below in self._clusters(f"{space}:{item.key.name}"):
                 yield below
 
-    async def recount(self, tenant: str, now: float) -> bool:
+    async def recount(self, tenant: str) -> bool:
         """Count a tenant's use afresh: what controllers make and remove is not settled on its way.
 
         Whether another amount is written now: what went while it was counted may be in it.
@@ -217,7 +215,7 @@ class TenantQuotaAdmission(NoopPlugin):
                 body = orjson.loads(stored.data)
                 read = self._read(stored.key.space, body)
                 if tally is None or read != quota:
-                    quota, tally = read, _tally(read, now)
+                    quota, tally = read, _tally(read)
                 used, others = await self.look(stored.key.space, read, tally)
                 if not others:
                     break
@@ -238,24 +236,24 @@ class TenantQuotaAdmission(NoopPlugin):
             return False
 
 
-def _tally(quota: TenantQuota, now: float) -> Tally:
-    moment = datetime.fromtimestamp(now, UTC)
-    return Tally(lambda group, plural, body: quota.counted(group, plural, body, now=moment))
+def _tally(quota: TenantQuota) -> Tally:
+    return Tally(lambda group, plural, body: quota.counted(group, plural, body, now=UNTIL_GONE))
 
 
-def _change(
-    attributes: Attributes, quota: TenantQuota, new: Mapping[str, Any] | None, now: datetime
-) -> dict[str, Quantity]:
-    """What is used more, and, below zero, less, by a write of ``new`` and what is kept together with it."""
+def _change(attributes: Attributes, quota: TenantQuota, new: Mapping[str, Any] | None) -> dict[str, Quantity]:
+    """What is used more, and, below zero, less, by a write of ``new`` and what is kept together with it.
+
+    What is there counts until it is gone, so that whoever takes it away gives back what whoever looks finds: once.
+    """
     group, plural = attributes.resource.storage_key
     old = attributes.old
     if attributes.operation == DELETE or (new is not None and finished(new)):
         new = None
     change: dict[str, Quantity] = {}
     if attributes.operation in (CREATE, UPDATE, DELETE):
-        change = quota.change(group, plural, old, new, now=now)
+        change = quota.change(group, plural, old, new, now=UNTIL_GONE)
     for made in _made(attributes.together):
-        counted = quota.counted(made.key.group, made.key.resource, made.body, now=now)
+        counted = quota.counted(made.key.group, made.key.resource, made.body, now=UNTIL_GONE)
         change = {name: change.get(name, _NONE) + counted.get(name, _NONE) for name in {**change, **counted}}
     return {name: amount for name, amount in change.items() if amount.nanos}
 

@@ -125,7 +125,6 @@ class PlacedQuota:
                     what="/".join((info.group, info.resource, info.name or _named(new))),
                     version=version_of(old),
                 ),
-                write.now,
                 dry_run=write.dry_run,
             )
         except QuotaExceeded as error:

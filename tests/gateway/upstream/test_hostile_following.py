@@ -448,7 +448,7 @@ async def test_what_a_cluster_calls_what_it_asks_about_is_kept_as_far_as_names_g
         place, one = usage_key(SPACE, EVIL), {"pods": parse_quantity("1")}
         write = Reservation(amounts={}, until=now + 75, what=f"/pods/{long}", uid=long, version=long)
         for _ in range(2):
-            assert await quotas.reserve(place, f"{long}/{long}", lambda _quota: one, write, now)
+            assert await quotas.reserve(place, f"{long}/{long}", lambda _quota: one, write)
         kept = (await there.store.list(Range(SPACE, *PLACED_RESERVATIONS))).items
         assert [len(stored.data) < 8192 for stored in kept] == [True]
         assert (await there.used())["pods"] == "1"
