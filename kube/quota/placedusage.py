@@ -63,7 +63,7 @@ class PlacedUsage(NamedTuple):
         for name, each in self.reserved.about(write):
             amounts = larger(each.amounts, write.amounts)
             taken = each._replace(amounts=amounts, until=max(each.until, write.until))
-            own = f"{write.uid}/{write.version}" if write.version else name
+            own = write.asked if write.version else name
             return self._replace(reserved=self.reserved.put(name, None).put(own, taken))
         return None
 
@@ -81,11 +81,15 @@ class PlacedUsage(NamedTuple):
         )
 
     def passed_on(self, request: str, write: Reservation) -> PlacedUsage:
-        """What a request has taken is for this write, which a cluster asks about: it may be settled and seen."""
-        taken = self.reserved[request]._replace(
-            until=write.until, what=write.what, uid=write.uid, version=write.version
-        )
-        return self.with_reservation(request, taken)
+        """What a request has taken is for this write, which a cluster asks about: it may be settled and seen.
+
+        Of a name that the cluster makes up nobody knows whose it is: others make objects whose names begin so. That is
+        over when it is seen, or at its end, whatever comes of the request.
+        """
+        before = self.reserved[request]
+        taken = before._replace(until=write.until, what=write.what, uid=write.uid, version=write.version)
+        own = request if before.what == write.what else write.asked
+        return self._replace(reserved=self.reserved.put(request, None).put(own, taken))
 
     def untied(self, write: Reservation) -> PlacedUsage:
         """Where a cluster asks about several objects of one name, nobody knows whose request makes which.
@@ -95,7 +99,7 @@ class PlacedUsage(NamedTuple):
         reserved = self.reserved
         for name, each in list(self.reserved.making(write.what)):
             if each.uid and each.uid != write.uid:
-                reserved = reserved.put(name, None).put(f"{each.uid}/{each.version}", each)
+                reserved = reserved.put(name, None).put(each.asked, each)
         return self._replace(reserved=reserved)
 
     def without(self, request: str) -> PlacedUsage:
@@ -108,7 +112,7 @@ class PlacedUsage(NamedTuple):
         if found is None:
             return self
         if found.uid and found.version:
-            return self._replace(reserved=self.reserved.put(request, None).put(f"{found.uid}/{found.version}", found))
+            return self._replace(reserved=self.reserved.put(request, None).put(found.asked, found))
         return self._replace(counted=add(self.counted, found.seen), reserved=self.reserved.put(request, None))
 
     def confirmed(self, *requests: str) -> PlacedUsage:

@@ -52,6 +52,11 @@ class Reservation(NamedTuple):
         """Whether nothing is another than ``before`` but that the cluster has done it since."""
         return self.done and not before.done and before._replace(done=True) == self
 
+    @property
+    def asked(self) -> str:
+        """The request that it is of, where the cluster has asked about the write and nobody knows whose it is."""
+        return f"{self.uid}/{self.version}"
+
     def makes(self, what: str) -> bool:
         """Whether it is for this object, by its name."""
         return self.what == what or (self.what.endswith("*") and what.startswith(self.what.removesuffix("*")))

@@ -152,14 +152,15 @@ async def test_what_counts_in_no_quota_asks_the_database_nothing(database: str) 
         assert process.store.commits == commits
 
 
-@pytest.mark.parametrize("version", ["", "7"])
+@pytest.mark.parametrize(("name", "version"), [("p", ""), ("p", "7"), ("p*", "")])
 async def test_what_somebody_else_writes_with_what_the_door_has_taken_is_not_given_back(
-    database: str, version: str
+    database: str, name: str, version: str
 ) -> None:
     """AD2: the account writes past the door what its request is about, and the request comes to nothing for that."""
 
     def write(uid: str = "") -> Reservation:
-        return Reservation(amounts={}, until=NOW + 60, what="/pods/p", uid=uid, version=version)
+        what = f"/pods/{name.replace('*', uid or '*')}"
+        return Reservation(amounts={}, until=NOW + 60, what=what, uid=uid, version=version)
 
     async with processes(database, 1, 1) as (process,):
         place, quotas = process.place, process.quotas

@@ -101,11 +101,24 @@ def test_what_the_door_has_taken_goes_over_to_the_object_that_it_is_for() -> Non
     assert usage.under_way(asked("x", name="web-x7k2", number=3)) is None, "it has taken less"
     assert usage.under_way(asked("x", "7", name="web-x7k2")) is None, "it changes nothing"
     assert usage.under_way(asked("x")) is None, "the cluster has asked about that one already"
-    write = asked("x", name="web-x7k2", until=50.0)
-    over = usage.passed_on("request", write)
-    assert over.total == usage.total and over.asked_again(write) == over and over.ends == 50.0
-    assert taken(over.without("request")) == 1, "what the cluster refuses is given back at once"
-    assert taken(look(over, there("web-x7k2", "x", number=2))) == 3
+    for made_up, write in ((True, asked("x", name="web-x7k2", until=50.0)), (False, asked("x", name="q", until=50.0))):
+        before = usage if made_up else usage.with_reservation("request", door("q", 2))
+        over = before.passed_on("request", write)
+        assert over.total == before.total and over.asked_again(write) == over and over.ends == 50.0
+        assert taken(look(over, there(write.what.removeprefix("/pods/"), "x", number=2))) == 3
+        if not made_up:
+            assert taken(over.without("request")) == 1, "what the cluster refuses is given back at once"
+
+
+def test_of_a_name_that_the_cluster_makes_up_nobody_knows_whose_it_is() -> None:
+    """AD2: the account makes one past the door that begins alike, and is asked about first: it stays, whatever the door hears."""
+    usage = PlacedUsage().with_reservation("request", door("web-*"))
+    other = usage.passed_on("request", asked("x", name="web-zzz"))
+    full = other.untied(asked("y", name="web-abcd"))
+    assert taken(full.without("request")) == taken(full.confirmed("request")) == 1
+    assert taken(look(full.confirmed("request"))) == 1, "it may be made yet"
+    assert taken(look(full.without("request"), there("web-zzz", "x"))) == 1
+    assert look(full, at=101.0).total == {}
 
 
 def test_of_changes_of_one_version_the_most_is_taken_whoever_makes_it() -> None:
@@ -150,6 +163,8 @@ class Write:
     until: float
     key: str
     is_asked_about: bool
+    by_account: bool
+    """Whether it may be the door's, by whom it says that it is of."""
     at_door: bool
     delivered: bool = False
     made: bool | None = None
@@ -165,9 +180,12 @@ class World:
     seen: tuple[PlacedUsage, Sequence[Counted], float] | None = None
     now: float = 0.0
 
-    def begin(self, name: str, number: int, *, at_door: bool, asks: bool) -> None:
+    def begin(self, name: str, number: int, *, at_door: bool, asks: bool, by_account: bool = False) -> None:
+        """One that makes an object of a name, or, where that ends in ``*``, of one that begins so."""
         uid = f"u{len(self.writes)}"
-        write = Write(name, number, uid, self.now + 100, uid if at_door else f"{uid}/", asks, at_door)
+        made_up = name.replace("*", uid)
+        key = uid if at_door else f"{uid}/"
+        write = Write(made_up, number, uid, self.now + 100, key, asks, at_door or by_account, at_door)
         if at_door:
             self.usage = self.usage.with_reservation(
                 uid, Reservation(amounts=pods(number), until=write.until, what=f"/pods/{name}")
@@ -182,17 +200,17 @@ class World:
         if again is not None:
             self.usage = again
             return
-        request = self.usage.under_way(what) if write.at_door else None
+        request = self.usage.under_way(what) if write.by_account else None
         if request is not None:
             self.usage = self.usage.passed_on(request, what)
         else:
             self.usage = self.usage.untied(what).with_reservation(f"{write.uid}/", what)
 
-    def deliver(self, write: Write, refused: bool) -> None:
-        """The cluster has asked, and refuses or makes it, in time."""
+    def deliver(self, write: Write, refused: bool, *, at_once: bool = False) -> None:
+        """The cluster has asked, and refuses or makes it, in time; or it refuses it before it has asked."""
         if write.delivered or self.now > write.until:
             return
-        if write.is_asked_about:
+        if write.is_asked_about and not at_once:
             self.ask(write)
         write.delivered = True
         what = f"/pods/{write.name}"
@@ -226,10 +244,13 @@ DEEDS = [
     "door",
     "asking door",
     "controller",
+    "door of made-up names",
+    "account",
     "ask",
     "make",
     "make",
     "refuse",
+    "refuse made-up names at once",
     "answer",
     "answer",
     "delete",
@@ -251,10 +272,14 @@ def test_never_less_is_taken_than_is_there_whoever_writes_and_looks(
         unheard = [each for each in world.writes if each.delivered]
         if deed in ("door", "asking door", "controller"):
             world.begin(name, number, at_door=deed != "controller", asks=deed == "asking door")
+        elif deed in ("door of made-up names", "account"):
+            world.begin(f"{name}-*", number, at_door=deed != "account", asks=True, by_account=True)
         elif deed == "ask" and (asking := [each for each in open_ if each.is_asked_about and world.now <= each.until]):
             world.ask(asking[which % len(asking)])
         elif deed in ("make", "refuse") and open_:
             world.deliver(open_[which % len(open_)], refused=deed == "refuse")
+        elif deed == "refuse made-up names at once" and (made_up := [each for each in open_ if "-" in each.name]):
+            world.deliver(made_up[which % len(made_up)], refused=True, at_once=True)
         elif deed == "answer" and unheard:
             world.answer(unheard.pop(which % len(unheard)))
         elif deed == "delete" and world.objects:

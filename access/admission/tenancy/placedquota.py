@@ -306,7 +306,7 @@ class ClusterQuotaAdmission(NoopPlugin):
         try:
             taken = await self._quotas.reserve(
                 place,
-                f"{write.uid}/{write.version}",
+                write.asked,
                 lambda quota: quota.change(*of, old, wished, now=moment),
                 write,
                 from_door=attributes.principal.name.startswith(f"system:serviceaccount:{attributes.namespace}:"),
