@@ -130,8 +130,10 @@ def begin_trail(
 ) -> Trail | None:
     """The events of a request that has been resolved, of which the first is told; ``None`` where nothing is to be told.
 
-    ``principal`` is ``None`` for whoever could not be authenticated.
+    ``principal`` is ``None`` for whoever could not be authenticated. What is asked for inside of an export's content is
+    told of as what it is: the policy's rules, and what a Secret is, are about what is really read or written (GW9).
     """
+    info = info.inside or info
     caller = impersonator or principal
     audited = log.policy.decide(caller, info)
     if audited.level is Level.NONE:

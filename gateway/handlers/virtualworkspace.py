@@ -31,8 +31,7 @@ from kube.authorization.rbac import Attributes
 from kube.customresources.definitions import CRDS, resource_of
 from kube.kinds.builtins import TENANT_BUILTINS
 from kube.kinds.resources import Catalog, Resource
-from kube.requests.logicalclusters import full_path, is_valid, tenant_of
-from kube.requests.requestinfo import ALL_TENANTS, ParsedRequest, RequestInfo, not_found, parse
+from kube.requests.requestinfo import RequestInfo, not_found
 from kube.requests.status import Expired, Forbidden, MethodNotAllowed
 from kube.workspaces.apiexports import (
     EXPORTS,
@@ -82,25 +81,24 @@ class BindingScope:
 async def serve(runtime: Runtime, request: Request, recheck: Recheck) -> Response | Stream:
     """Answer an authorised request for an export's content. Raises ``StatusError``."""
     info = request.info
-    prefix, _, rest = info.rest.partition("/")
-    selected, _, inside = rest.partition("/")
-    if prefix != "clusters" or not inside or not (selected == ALL_TENANTS or is_valid(selected)):
+    wanted = info.inside
+    if wanted is None:
         raise not_found()
-    if selected == ALL_TENANTS and info.verb not in _READING:
+    if wanted.all_tenants and info.verb not in _READING:
         raise MethodNotAllowed("objects of all consumers are there to be read")
-    inner = parse(info.method, f"/{inside}".encode())
     kept = await runtime.store.get(at := Key(info.cluster, *EXPORTS, "", info.name))
-    if kept is None or inner.cluster is not None or inner.tenant is not None or inner.subresource not in ("", "status"):
+    if kept is None or wanted.subresource not in ("", "status"):
         raise not_found()
     look = Look(request.charge_bytes)
     look.charge(len(kept.data))
     export = decoded(kept.data)
-    if not inner.is_resource:
-        if not discovery.is_discovery(inner.path):
+    if not wanted.is_resource:
+        if not discovery.is_discovery(wanted.path):
             raise not_found()
         resources = await _resources(runtime, info.cluster, export, look)
-        return discovery.answer(request, Catalog(resources), inner.path.rstrip("/"))
-    wanted = _info(info, inner, selected)
+        return discovery.answer(request, Catalog(resources), wanted.path.rstrip("/"))
+    if wanted.all_tenants and (wanted.namespace or (wanted.name and info.verb == "get")):
+        raise not_found()
     kind, seen = await _export_scope(runtime, request, wanted, export, look)
     # What the store keeps of placed namespaces is nobody's to meet here.
     among = seen.spaces if wanted.all_tenants else [wanted.cluster]
@@ -124,38 +122,6 @@ async def serve(runtime: Runtime, request: Request, recheck: Recheck) -> Respons
         seen = now
 
     return await verbs.perform(runtime, viewed, kind, again)
-
-
-def _info(info: RequestInfo, inner: ParsedRequest, selected: str) -> RequestInfo:
-    """The request as it would be in the consumer; for all consumers, across tenants."""
-    across = selected == ALL_TENANTS
-    if across and (inner.namespace or (inner.name and info.verb == "get")):
-        raise not_found()
-    cluster = info.cluster if across else selected
-    return RequestInfo(
-        method=info.method,
-        path=full_path(
-            cluster,
-            inner.group,
-            inner.version,
-            inner.resource,
-            namespace=inner.namespace,
-            name=inner.name,
-            subresource=inner.subresource,
-        ),
-        cluster=cluster,
-        tenant=tenant_of(cluster),
-        verb=info.verb,
-        is_resource=True,
-        group=inner.group,
-        version=inner.version,
-        resource=inner.resource,
-        subresource=inner.subresource,
-        namespace=inner.namespace,
-        name=inner.name,
-        all_tenants=across,
-        through=info.cluster,
-    )
 
 
 async def _export_scope(

@@ -22,13 +22,14 @@ YAML_MAX: Final = 8 * 1024
 
 _TRUNCATED: Final = "audit.k8s.io/truncated"
 _WORKSPACE: Final = "tenancy.kcp.io/workspace"
-_SECRETS: Final = frozenset(
-    {("", "secrets", ""), ("", "serviceaccounts", "token"), ("authentication.k8s.io", "tokenreviews", "")}
-)
+_SECRETS: Final = frozenset({("", "secrets"), ("authentication.k8s.io", "tokenreviews")})
+_TOKENS: Final = ("", "serviceaccounts", "token")
 _BYTES: Final = frozenset({"proxy", "exec", "attach", "portforward", "log"})
 _SECRET_KINDS: Final = frozenset({"Secret", "SecretList", "TokenRequest", "TokenReview"})
 _STATUS_KIND: Final = b"Status"
-_STATUS: Final = ("metadata", "status", "message", "reason", "details")
+_STATUS: Final = ("metadata", "status", "reason")
+_WORDS: Final = ("message", "details")
+"""What a status says in words, which may quote the object: a policy's or a webhook's do as they like."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,8 @@ class Event:
     def as_object(self, clean: Callable[[Any], Any]) -> dict[str, Any]:
         """The event as JSON; ``clean`` takes secrets from a text or an object.
 
-        Objects that are secrets by what they are (Secret, TokenRequest, TokenReview) are never in it, whatever the level.
+        Objects that are secrets by what they are (Secret, TokenRequest, TokenReview) are never in it, whatever the level,
+        nor are the words of an answer to a request for one.
         """
         sent, cut = self._shown(self.sent, Level.REQUEST, Level.REQUEST_RESPONSE)
         answered, short = self._shown(self.answered, Level.REQUEST_RESPONSE)
@@ -127,7 +129,8 @@ class Event:
             _decoded(self.answered) if self.answered is not None and _STATUS_KIND in self.answered.data[:64] else None
         )
         if isinstance(answer, dict) and answer.get("kind") == "Status":
-            return {**{key: answer[key] for key in _STATUS if key in answer}, "code": self.status}
+            told = _STATUS if self._is_secret else (*_STATUS, *_WORDS)
+            return {**{key: answer[key] for key in told if key in answer}, "code": self.status}
         return {"metadata": {}, "code": self.status}
 
     def _annotations(self, *, truncated: bool) -> dict[str, str]:
@@ -143,18 +146,22 @@ class Event:
             said[_TRUNCATED] = "true"
         return said
 
+    @property
+    def _is_secret(self) -> bool:
+        """Whether what is asked for is a secret, whatever its bodies call themselves: a patch has no kind."""
+        info = self.info
+        return (info.group, info.resource) in _SECRETS or (info.group, info.resource, info.subresource) == _TOKENS
+
     def _shown(self, body: Body | None, *levels: Level) -> tuple[Any, bool]:
         """The object in a body where its level tells of it, and whether it has been left out for its size."""
-        info = self.info
-        key = (info.group, info.resource, info.subresource)
-        if body is None or not body.data or self.audited.level not in levels or not info.is_resource:
+        if body is None or not body.data or self.audited.level not in levels or not self.info.is_resource:
             return None, False
-        if info.subresource in _BYTES or key in _SECRETS:
+        if self.info.subresource in _BYTES or self._is_secret:
             return None, False
         if body.encoded or len(body.data) > (YAML_MAX if _is_yaml(body) else BODY_MAX):
             return None, True
         value = _decoded(body)
-        if isinstance(value, dict) and value.get("kind") in _SECRET_KINDS:
+        if _holds_secret(value):
             return None, False
         return _without_managed_fields(value) if self.audited.omit_managed_fields else value, False
 
@@ -177,6 +184,18 @@ def _decoded(body: Body | None) -> Any:
         return decode_json(body.data) if body.media.endswith("json") else None
     except StatusError:
         return None
+
+
+def _holds_secret(value: Any) -> bool:
+    """Whether an object is a secret by its kind, or a list or a table with one."""
+    if not isinstance(value, dict):
+        return False
+    items, rows = value.get("items"), value.get("rows")
+    return (
+        value.get("kind") in _SECRET_KINDS
+        or (isinstance(items, list) and any(map(_holds_secret, items)))
+        or (isinstance(rows, list) and any(_holds_secret(row.get("object")) for row in rows if isinstance(row, dict)))
+    )
 
 
 def _without_managed_fields(value: Any) -> Any:

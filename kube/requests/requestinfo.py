@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote_to_bytes
@@ -77,7 +77,8 @@ class RequestInfo:
     writes them: one that cannot be read is still to be refused.
     ``all_tenants`` is set for the system tenant's reading across tenants (TS14).
     ``through`` is the logical cluster of the export that it is for the content of, and that gives the right to it (KC6);
-    empty for what is asked for where it is.
+    empty for what is asked for where it is. ``inside`` is, of a request for an export's content, what is really read or
+    written: the request as it would be in the consumer, or for all consumers across tenants.
     """
 
     method: str
@@ -97,6 +98,7 @@ class RequestInfo:
     label_selector: str = ""
     all_tenants: bool = False
     through: str = ""
+    inside: RequestInfo | None = None
     connects: bool = field(init=False)
     """Whether it is for a connection into a pod, by which whoever has it can change what runs there."""
     is_long_running: bool = field(init=False)
@@ -144,6 +146,8 @@ class ParsedRequest(NamedTuple):
     rest: str = ""
     parameters: Mapping[str, tuple[str, ...]] = _NO_PARAMETERS
     query: Mapping[str, str] = _NO_QUERY
+    inside: ParsedRequest | None = None
+    """What is asked for inside of an export's content."""
 
     @property
     def is_proxied(self) -> bool:
@@ -295,25 +299,23 @@ def _export_content(method: str, raw_path: bytes, query: bytes, segments: list[s
     if len(segments) < 7 or b"%" in raw_path or segments[4] != "clusters" or segments[6] not in {"api", "apis"}:
         raise not_found()
     path, export, consumer = segments[2], segments[3], segments[5]
-    if not is_valid(path) or not is_dns_subdomain(export) or not (consumer == "*" or is_valid(consumer)):
+    if not is_valid(path) or not is_dns_subdomain(export) or not (consumer == ALL_TENANTS or is_valid(consumer)):
         raise not_found()
     inner = parse(method, b"/" + b"/".join(raw_path.split(b"/")[7:]), query)
-    return ParsedRequest(
-        method,
-        "",
-        path,
-        None,
-        inner.verb,
-        True,
-        "apis.kcp.io",
-        "v1alpha1",
-        "apiexports",
-        "content",
-        "",
-        export,
-        "/".join(segments[4:]),
-        inner.parameters,
-        inner.query,
+    if inner.tenant is not None:
+        raise not_found()
+    return inner._replace(
+        path="",
+        cluster=path,
+        is_resource=True,
+        group="apis.kcp.io",
+        version="v1alpha1",
+        resource="apiexports",
+        subresource="content",
+        namespace="",
+        name=export,
+        rest="/".join(segments[4:]),
+        inside=inner,
     )
 
 
@@ -466,6 +468,7 @@ def resolve(parsed: ParsedRequest, principal_tenant: str | None) -> RequestInfo:
         )
         if parsed.rest:
             path = f"{path}/{parsed.rest}"
+    inside = _inside(parsed.inside, cluster, parsed.rest.split("/")[1]) if parsed.inside is not None else None
     # What is asked for inside of an export is not what the right to its content is about.
     heeds = parsed.is_resource and parsed.verb in _SELECTING and not parsed.rest
     return RequestInfo(
@@ -485,4 +488,11 @@ def resolve(parsed: ParsedRequest, principal_tenant: str | None) -> RequestInfo:
         field_selector=parsed.query.get("fieldSelector", "") if heeds else "",
         label_selector=parsed.query.get("labelSelector", "") if heeds else "",
         all_tenants=tenant == ALL_TENANTS,
+        inside=inside,
     )
+
+
+def _inside(parsed: ParsedRequest, provider: str, consumer: str) -> RequestInfo:
+    across = consumer == ALL_TENANTS
+    asked = resolve(parsed._replace(cluster=provider if across else consumer), None)
+    return replace(asked, all_tenants=across, through=provider)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 from collections.abc import Iterator
@@ -17,7 +18,12 @@ from tests.apiserver import KUBECTL, OwnApiserver, running
 from tests.conformance.recording import FOLDER
 from tests.conformance.script.auditing import AUDITED, MAPS, audit_flags, events, log_of, story
 from tests.databases import migrated
+from tests.gateway.apiexports import APIS, binding, export
 from tests.story.product import eventually
+
+SECRET = "c2VjcmV0LXNlY3JldA=="
+SECRETS = {"group": "", "resource": "secrets", "all": True, "verbs": ["*"]}
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +114,119 @@ def test_no_policy_shortens_the_record_of_requests(audited: OwnApiserver, flags:
         return {(f"{tenant}/default/configmaps/quiet", 404), (f"{tenant}/elsewhere/pods", 200)} <= rows
 
     eventually(recorded)
+
+
+def _plain(text: str) -> str:
+    return base64.b64decode(text).decode()
+
+
+@pytest.fixture(scope="module")
+def outspoken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[OwnApiserver, Path]]:
+    """A server whose policy asks for everything of everything, but for Secrets of one name."""
+    folder = tmp_path_factory.mktemp("outspoken")
+    quiet = [{"group": "", "resources": ["secrets"], "resourceNames": ["quiet"]}]
+    rules = [{"level": "None", "resources": quiet}, {"level": "RequestResponse"}]
+    text = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": rules}
+    (folder / "policy.yaml").write_text(json.dumps(text))
+    log = folder / "audit.log"
+    flags = (f"--audit-policy-file={folder / 'policy.yaml'}", f"--audit-log-path={log}")
+    with migrated("outspoken") as database, running(database, flags=flags) as server:
+        yield server, log
+
+
+def test_what_a_provider_does_to_secrets_of_others_is_told_of_as_that(outspoken: tuple[OwnApiserver, Path]) -> None:
+    """Through the view of an export, whatever the body calls itself: rules and secrets are the consumer's (GW9, KC6)."""
+    server, log = outspoken
+    provider, consumer = server.tenant("prov"), server.tenant("cons")
+    assert provider.send("POST", f"{APIS}/apiexports", export("vault", permissionClaims=[SECRETS])).status == 201
+    accepts = binding("vault", "root:prov:vault", permissionClaims=[{**SECRETS, "state": "Accepted"}])
+    assert consumer.send("POST", f"{APIS}/apibindings", accepts).status == 201
+    bound = f"{APIS}/apibindings/vault"
+    eventually(lambda: consumer.send("GET", bound).body.get("status", {}).get("phase") == "Bound")
+
+    view = "/services/apiexport/root:prov/vault/clusters"
+    secrets = f"{view}/root:cons/api/v1/namespaces/default/secrets"
+    data = {"data": {"db": SECRET}}
+    whole = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, **data}
+    patch = [{"op": "add", "path": "/data/db", "value": SECRET}]
+    steps: list[tuple[int, tuple[Any, ...], dict[str, str]]] = [
+        (201, ("POST", secrets, {"metadata": {"name": "s"}, **data}), {}),
+        (201, ("POST", secrets, {**whole, "metadata": {"name": "quiet"}}), {}),
+        (200, ("PUT", f"{secrets}/s", whole), {}),
+        (200, ("PATCH", f"{secrets}/s", data, "application/merge-patch+json"), {}),
+        (200, ("PATCH", f"{secrets}/s", data, "application/strategic-merge-patch+json"), {}),
+        (200, ("PATCH", f"{secrets}/s", patch, "application/json-patch+json"), {}),
+        (200, ("PATCH", f"{secrets}/s?fieldManager=f&force=1", whole, "application/apply-patch+yaml"), {}),
+        (404, ("PATCH", f"{secrets}/s/status", data, "application/merge-patch+json"), {}),
+        (200, ("GET", secrets), {}),
+        (200, ("GET", f"{secrets}/s?includeObject=Object"), {"Accept": TABLE}),
+        (200, ("GET", f"{view}/*/api/v1/secrets?includeObject=Object"), {"Accept": TABLE}),
+        (200, ("GET", f"{view}/*/api/v1/secrets?fieldSelector=metadata.name=quiet"), {}),
+        (200, ("GET", f"{view}/*/apis"), {}),
+        (200, ("DELETE", f"{secrets}/s"), {}),
+    ]
+    for status, words, headers in steps:
+        answer = server.admin.send(*words, User_Agent="provider/1", **headers)
+        assert answer.status == status, (words, answer.body)
+
+    def told() -> list[dict[str, Any]]:
+        return [event for event in events(log, "provider") if event["stage"] == "ResponseComplete"]
+
+    eventually(lambda: any(event["verb"] == "delete" for event in told()))
+    assert not [event for event in told() if {"requestObject", "responseObject"} & set(event)]
+    found = [
+        (event["verb"], event["annotations"]["tenancy.kcp.io/workspace"], event.get("objectRef")) for event in told()
+    ]
+    core = {"resource": "secrets", "apiVersion": "v1"}
+    there = {**core, "namespace": "default"}
+    one = {**there, "name": "s"}
+    assert found == [
+        ("create", "root:cons", one),
+        # Its name is in the body alone, of which no rule knows.
+        ("create", "root:cons", {**there, "name": "quiet"}),
+        ("update", "root:cons", one),
+        *[("patch", "root:cons", one)] * 4,
+        ("patch", "root:cons", {**one, "subresource": "status"}),
+        ("list", "root:cons", there),
+        ("get", "root:cons", one),
+        ("list", "root:prov", core),
+        ("get", "root:prov", None),
+        ("delete", "root:cons", one),
+    ]
+    assert SECRET not in log.read_text()
+    assert _plain(SECRET) not in log.read_text()
+
+
+def test_a_refusal_that_quotes_a_secret_is_told_of_without_its_words(outspoken: tuple[OwnApiserver, Path]) -> None:
+    server, log = outspoken
+    admission = "/apis/admissionregistration.k8s.io/v1"
+    expression = "string(object.data.db)"
+    says = {
+        "matchConstraints": {
+            "resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["secrets"]}]
+        },
+        "validations": [{"expression": "!has(object.data)", "messageExpression": expression}],
+    }
+    policies, bindings = (f"{admission}/validatingadmissionpolic{end}" for end in ("ies", "ybindings"))
+    assert server.admin.send("POST", policies, {"metadata": {"name": "quoting"}, "spec": says}).status == 201
+    bound = {"metadata": {"name": "quoting"}, "spec": {"policyName": "quoting", "validationActions": ["Deny"]}}
+    assert server.admin.send("POST", bindings, bound).status == 201
+    secret = {"metadata": {"name": "refused"}, "data": {"db": SECRET}}
+
+    def refused() -> bool:
+        path = "/api/v1/namespaces/default/secrets?dryRun=All"
+        answer = server.admin.send("POST", path, secret, User_Agent="refused/1")
+        return answer.status == 422 and SECRET in answer["message"]
+
+    eventually(refused)
+
+    def told() -> list[dict[str, Any]]:
+        found = [event["responseStatus"] for event in events(log, "refused") if event["stage"] == "ResponseComplete"]
+        return [status for status in found if status["code"] == 422]
+
+    eventually(lambda: told())
+    assert told()[0] == {"metadata": {}, "status": "Failure", "reason": "Invalid", "code": 422}
+    assert SECRET not in log.read_text()
 
 
 @pytest.mark.parametrize(
