@@ -76,6 +76,9 @@ LONG_YAML: Final = 8 * 1024
 COST_VALUES: Final = 100
 """Values whose work costs about as much as a small request."""
 
+COST_CHARACTERS: Final = 4 * 1024
+"""Characters of selectors whose reading costs about as much as a small request."""
+
 WATCH_COST_BYTES: Final = 128 * 1024
 COST_BYTES: Final = 16 * 1024
 """Bytes of stored objects whose taking apart, or writing, costs about as much as a small request."""
@@ -199,6 +202,11 @@ class Request:
             if not self.charged:
                 raise
         self.charged = True
+
+    def charge_selectors(self, size: int) -> None:
+        """Have selectors of ``size`` characters charged that are to be read. Raises ``TooManyRequests``; nothing is kept yet."""
+        if cost := size // COST_CHARACTERS:
+            self.charge(cost)
 
     def charge_kept(self, size: int, *, values: int = 0) -> None:
         """Have ``size`` bytes charged that are to be kept, and ``values`` that are worked at. Raises ``TooManyRequests``.

@@ -95,7 +95,7 @@ def refusal(kind: Kind) -> str:
 
 def values(selector: FieldSelector, body: Mapping[str, Any]) -> dict[str, str]:
     """The values of the fields that ``selector`` asks for."""
-    return {term.field: _value(body, term.field) for term in selector.terms}
+    return {field: _value(body, field) for field in selector.asked}
 
 
 def _value(body: Mapping[str, Any], path: str) -> str:

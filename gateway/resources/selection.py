@@ -19,6 +19,8 @@ from store.types import AllSpaces, Key, Range, Spaces, Stored
 
 _SHARED_FROM: Final = 16 * 1024
 
+_OF_KEY: Final = frozenset({"metadata.name", "metadata.namespace"})
+
 
 @dataclass(frozen=True, slots=True)
 class Selection:
@@ -40,7 +42,7 @@ class Selection:
         return (
             not self.labels
             and (self.scope_filter is None or self.scope_filter.by_key)
-            and all(term.field in ("metadata.name", "metadata.namespace") for term in self.fields.terms)
+            and _OF_KEY.issuperset(self.fields.asked)
         )
 
     def matches(self, key: Key, data: bytes) -> bool:
@@ -100,10 +102,11 @@ def _decoded(data: bytes) -> Any:
 
 
 def selection(request: Request, kind: Kind) -> Selection:
-    """What the request selects. Raises ``BadRequest`` for selectors that cannot be read."""
+    """What the request selects. Raises ``BadRequest`` for selectors that cannot be read, and ``TooManyRequests``."""
     info = request.info
-    labels = parse_labels(request.query.get("labelSelector", ""))
-    selector = parse_fields(request.query.get("fieldSelector", ""))
+    by_labels, by_fields = request.query.get("labelSelector", ""), request.query.get("fieldSelector", "")
+    request.charge_selectors(len(by_labels) + len(by_fields))
+    labels, selector = parse_labels(by_labels), parse_fields(by_fields)
     selector.check(fields.supported(kind), fields.refusal(kind))
     group, kept = kind.resource.place
     if info.all_tenants:

@@ -85,7 +85,7 @@ def _manager_causes(manager: str) -> list[Cause]:
     if len(manager.encode()) > MAX_MANAGER_LENGTH:
         text = f"Too long: may not be more than {MAX_MANAGER_LENGTH} bytes"
         causes.append(Cause("FieldValueTooLong", text, "fieldManager"))
-    for position, character in enumerate(manager):
+    for position, character in enumerate(manager[: MAX_MANAGER_LENGTH + 1]):
         if not character.isprintable():
             quoted = "".join(_escaped(each) for each in manager[:128])
             text = f'Invalid value: "{quoted}": invalid character U+{ord(character):04X} (at position {position})'

@@ -26,6 +26,8 @@ _STEPS: Final = (
 
 _UNITS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _GO_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, **_UNITS}
+_GO_LENGTH_MAX: Final = 256
+"""Characters of a span: no longer one is written to be read."""
 _GO_SECONDS_MAX: Final = 2**63 / 1e9
 _GO_PART: Final = re.compile(r"([0-9]*\.?[0-9]*)([^0-9.]*)", re.ASCII)
 _PART: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(h|ms|m|s)", re.ASCII)
@@ -44,6 +46,8 @@ def parse_seconds(text: str) -> float:
 @lru_cache(maxsize=64)
 def parse_duration(text: str) -> float:
     """A span as Go alone takes it, with its sign, in seconds; raises ``ValueError`` in Go's words for anything else."""
+    if len(text) > _GO_LENGTH_MAX:
+        raise ValueError(f'time: invalid duration "{text[:_GO_LENGTH_MAX]}"')
     start = position = 1 if text[:1] in ("+", "-") else 0
     if text[start:] == "0":
         return 0.0

@@ -8,6 +8,7 @@ case folding, no Unicode normalisation, no ``$`` that lets a line feed through.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Final
 
 SYSTEM_TENANT: Final = "system"
@@ -32,6 +33,8 @@ _SUBDOMAIN: Final = re.compile(_SUBDOMAIN_FORMAT)
 _DNS1035: Final = re.compile(_DNS1035_FORMAT)
 _QUALIFIED: Final = re.compile(_QUALIFIED_FORMAT)
 _VALUE: Final = re.compile(_VALUE_FORMAT)
+_SHORT_VALUE: Final = re.compile(rf"(?![-_.])[-A-Za-z0-9_.]{{0,{LABEL_MAX}}}(?<![-_.])")
+_SHORT_VALUES: Final = re.compile(f"{_SHORT_VALUE.pattern}(?:,{_SHORT_VALUE.pattern})*+")
 
 _LABEL_WORDS: Final = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
@@ -145,6 +148,14 @@ def label_value(value: str) -> list[str]:
     if not _VALUE.fullmatch(value):
         reasons.append(_shape(_VALUE_WORDS, _VALUE_FORMAT, "MyValue", "my_value", "12345"))
     return reasons
+
+
+def wrong_label_values(values: Collection[str]) -> list[int]:
+    """Which of these, counted from 0, are no values of labels, without the words: of many, no step is taken for each."""
+    joined = ",".join(values)
+    if joined.count(",") < max(len(values), 1) and _SHORT_VALUES.fullmatch(joined):
+        return []
+    return [index for index, found in enumerate(map(_SHORT_VALUE.fullmatch, values)) if found is None]
 
 
 def is_dns_label(value: str) -> bool:

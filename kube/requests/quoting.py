@@ -1,7 +1,8 @@
-"""Texts in quotation marks as Go prints them with ``%q``, which is how Kubernetes shows names and values."""
+"""Texts in quotation marks as Go prints them with ``%q``, which is how Kubernetes shows names and values, and in queries."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 _NAMED: Final = {
@@ -31,3 +32,17 @@ def escaped(letter: str) -> str:
     if code < 0x80:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def unescaped(parts: Sequence[bytes]) -> list[str]:
+    """Parts of a query, decoded. They are ASCII without blanks, and behind each ``%`` are its two digits.
+
+    All at once: ``urllib.parse`` takes some steps for each part and each escape, and strangers write them by the thousand.
+    Raises ``ValueError`` for what is no UTF-8.
+    """
+    # No text holds the byte that parts them.
+    joined = b"\xff".join(parts).replace(b"+", b" ").replace(b"\\", b"\\\\").replace(b"%", b"\\x")
+    found = joined.decode("unicode_escape").encode("latin-1").split(b"\xff")
+    if len(found) != max(len(parts), 1):
+        raise ValueError
+    return list(map(bytes.decode, found[: len(parts)]))

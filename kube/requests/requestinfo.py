@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
-from urllib.parse import parse_qsl, quote, unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
 from kube.requests.fieldselectors import FieldTerm, exact_match
 from kube.requests.logicalclusters import ROOT, full_path, is_valid, space_of, tenant_of
 from kube.requests.names import SYSTEM_TENANT, is_dns_label, is_dns_subdomain, is_tenant_name, path_segment
+from kube.requests.quoting import unescaped
 from kube.requests.status import BadRequest, MethodNotAllowed, NotFound, StatusError
 
 PATH_MAX: Final = 8192
@@ -213,12 +214,13 @@ def query_parameters(query: bytes) -> Mapping[str, tuple[str, ...]]:
     most = PARAMETERS_MAX + min(query.count(b"command="), WORDS_MAX)
     if (number := query.count(b"&") + 1) > most:
         raise BadRequest(f"the query has {number} parameters, of which {most} are read")
+    pairs = [pair.partition(b"=") for pair in query.split(b"&") if pair]
     try:
-        pairs = parse_qsl(query.decode("ascii"), True, errors="strict")
+        keys, values = unescaped([pair[0] for pair in pairs]), unescaped([pair[2] for pair in pairs])
     except ValueError as error:
         raise BadRequest("the query is malformed: what it encodes is no UTF-8") from error
     parameters: dict[str, list[str]] = {}
-    for key, value in pairs:
+    for key, value in zip(keys, values, strict=True):
         parameters.setdefault(key, []).append(value)
     return {key: tuple(values) for key, values in parameters.items()}
 

@@ -70,7 +70,7 @@ def label_requirements(text: str) -> list[dict[str, Any]]:
         {
             "key": each.key,
             "operator": _LABEL_OPERATORS[each.operator],
-            **({"values": list(each.values)} if each.values else {}),
+            **({"values": sorted(each.values)} if each.values else {}),
         }
         for each in requirements
         if each.operator in _LABEL_OPERATORS

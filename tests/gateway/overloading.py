@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -16,7 +17,7 @@ from gateway.handlers import dispatch
 from gateway.http.bodies import limit_of
 from gateway.http.certificates import prepare
 from gateway.http.errors import as_status_error, render
-from gateway.http.messages import Request, Response
+from gateway.http.messages import Request, Response, Stream
 from gateway.options import Options
 from gateway.process.runtime import Runtime
 from gateway.process.streams import Recheck
@@ -194,6 +195,31 @@ def corpus(many: int) -> Iterator[Expensive]:
     yield Expensive("copies", "PATCH", one, JSON_PATCH, json.dumps(copies).encode())
 
 
+def queries() -> Iterator[tuple[str, str]]:
+    """Selectors and other parameters, as long as a query may be: with many members, many mistakes, and none."""
+    many = ",".join(f"{number:x}" for number in range(11_000))
+    yield "values", f"labelSelector=a in ({many})"
+    yield "values not wanted", f"labelSelector=a notin ({many}),{','.join(f'a!=v{number}' for number in range(499))}"
+    yield "an open list", f"labelSelector=a in ({many}"
+    yield "wrong values", f"labelSelector=a in (-{many.replace(',', ',-')})"
+    yield "the last value wrong", f"labelSelector=a in ({many},-)"
+    yield "empty values", f"labelSelector=a in ({',' * 60_000})"
+    yield "values with blanks", f"labelSelector=a in ({' , b' * 10_000})"
+    yield "requirements", f"labelSelector={','.join(f'!a{number}/b' for number in range(500))}"
+    yield "too many requirements", f"labelSelector={','.join(f'a{number}' for number in range(9_000))}"
+    yield "brackets", f"labelSelector={'(' * 60_000}"
+    yield "a long word", f"labelSelector={'a' * 60_000}"
+    yield "terms", f"fieldSelector={','.join(f'metadata.name!=n{number}' for number in range(100))}"
+    yield "no terms", f"fieldSelector={',' * 60_000}"
+    yield "empty terms", f"fieldSelector={'=,' * 30_000}"
+    yield "a long field", f"fieldSelector=metadata.name={'a' * 60_000}"
+    yield "escaped fields", f"fieldSelector=metadata.name={chr(92) * 60_000}"
+    yield "escapes", f"labelSelector={'%2c' * 20_000}"
+    yield "words", "&".join(["command=%41+b"] * 4_352)
+    for kind, text in (("deep", "[" * 3_000), ("long", f"[{'1,' * 1_400}1]"), ("wide", f"{{{'%22a%22:1,' * 400}")):
+        yield f"a {kind} token", f"continue={base64.urlsafe_b64encode(text.encode()).decode().rstrip('=')}"
+
+
 LONG_RULE = f"[{','.join(['1'] * 900)}].size() > 0"
 
 
@@ -287,5 +313,6 @@ async def ask(
         answer = await dispatch.dispatch(runtime, request, recheck)
     except Exception as error:  # noqa: BLE001 - every failure has an answer
         return render(as_status_error(error))
-    assert isinstance(answer, Response)
+    if isinstance(answer, Stream):
+        return Response(answer.status, b"".join([chunk async for chunk in answer.chunks]))
     return answer

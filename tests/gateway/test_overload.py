@@ -44,6 +44,7 @@ from tests.gateway.overloading import (
     kept,
     multiplied,
     pod,
+    queries,
     runtime,
 )
 
@@ -91,6 +92,37 @@ async def test_no_body_holds_the_loop(runtime: Runtime, many: int) -> None:
     assert not held
     assert runtime.heavy
     assert runtime.heavy.done
+
+
+async def test_no_query_holds_the_loop(runtime: Runtime) -> None:
+    """However much it selects by, and whatever is wrong with it; a list, a watch and what is deleted read it alike."""
+    small = Expensive("small", "POST", f"{NAMESPACED}/pods", JSON, orjson.dumps(pod("victim")))
+    assert (await ask(runtime, small)).status in (201, 409)
+    turns, held = LoopTurns(), {}
+    for name, query in queries():
+        for method, more in (("GET", ""), ("GET", "&watch=1&timeoutSeconds=1"), ("DELETE", "&dryRun=All")):
+            path = f"{NAMESPACED}/pods?{query}{more}".replace(" ", "+")
+            with turns.counting():
+                answer = await ask(runtime, Expensive(name, method, path, JSON, b""))
+            assert answer.status < 500, (name, answer.body[:300])
+            if turns.most > STEPS:
+                held[name, method, more] = turns.most
+    manager = Expensive(
+        "manager", "POST", f"{NAMESPACED}/pods?fieldManager={'m' * 60_000}", JSON, orjson.dumps(pod("x"))
+    )
+    with turns.counting():
+        assert (await ask(runtime, manager)).status == 422
+    assert not held
+    assert turns.most <= STEPS
+
+
+async def test_a_long_selector_is_paid_for_by_its_length(runtime: Runtime) -> None:
+    """AD6: whoever has sent one owes more than for a short one, and is refused until that is paid."""
+    runtime.throttle = TenantThrottle(Limits(read=TokenBucket(0.001, 5), person_share=100), lambda *_: 0)
+    short = Expensive("short", "GET", f"{NAMESPACED}/pods?labelSelector=a", JSON, b"")
+    long = replace(short, path=f"{NAMESPACED}/pods?labelSelector=a+in+({'b,' * 30_000})")
+    assert [(await ask(runtime, short)).status for _ in range(20)] == [200] * 20
+    assert [(await ask(runtime, long)).status for _ in range(2)] == [200, 429]
 
 
 LONGEST = 1 << 20

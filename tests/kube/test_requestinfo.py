@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from urllib.parse import parse_qs, urlencode
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kube.requests.requestinfo import PARAMETERS_MAX, WORDS_MAX, query_parameters
 from kube.requests.status import BadRequest, MethodNotAllowed, NotFound
@@ -314,3 +318,23 @@ def test_a_command_has_as_many_words_as_people_give_it_and_nothing_else_has() ->
             query_parameters(query)
     with pytest.raises(BadRequest, match="no UTF-8"):
         query_parameters(b"command=%ff")
+
+
+@given(st.lists(st.tuples(st.text(min_size=1, max_size=4), st.text(max_size=6)), max_size=5))
+def test_a_query_says_what_was_written_into_it(pairs: list[tuple[str, str]]) -> None:
+    query = urlencode(pairs).encode()
+    expected: dict[str, list[str]] = {}
+    for name, value in pairs:
+        expected.setdefault(name, []).append(value)
+    assert query_parameters(query) == {name: tuple(values) for name, values in expected.items()}
+
+
+@given(st.from_regex(r"([a-c&=+\\]|%[0-9A-Fa-f]{2}|\\[nux][0-9a-f]{4})*", fullmatch=True))
+def test_a_query_is_read_as_the_standard_library_reads_it(query: str) -> None:
+    try:
+        expected = parse_qs(query, True, errors="strict", max_num_fields=None)
+    except ValueError:
+        with pytest.raises(BadRequest):
+            query_parameters(query.encode())
+        return
+    assert query_parameters(query.encode()) == {name: tuple(values) for name, values in expected.items()}

@@ -10,6 +10,7 @@ from kube.requests import fieldselectors, labelselectors
 from kube.requests.fieldselectors import FieldSelector, FieldTerm
 from kube.requests.labelselectors import Operator, Requirement, Selector
 from kube.requests.status import BadRequest
+from tests.effort import effort
 
 KEYS = st.from_regex(r"([a-z]{1,3}\.io/)?[A-Za-z][A-Za-z0-9]{0,3}", fullmatch=True)
 VALUES = st.from_regex(r"[A-Za-z0-9]{0,3}", fullmatch=True)
@@ -221,3 +222,64 @@ def test_broken_and_unsupported_fields_are_refused_in_kubernetes_words() -> None
 def test_a_demanded_name_is_found() -> None:
     assert fieldselectors.exact_match("metadata.namespace=a,metadata.name=b", "metadata.name") == "b"
     assert fieldselectors.exact_match("metadata.name!=b", "metadata.name") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"app in (web,{','.join(f'v{number}' for number in range(10_000))})",
+        f"app notin ({','.join(f'v{number}' for number in range(10_000))})",
+        ",".join(f"app!=v{number}" for number in range(500)),
+        ",".join(f"!gone{number}" for number in range(500)),
+    ],
+)
+def test_an_object_is_selected_as_fast_whatever_it_is_selected_by(text: str) -> None:
+    """DOS-03: each event is held against each watch."""
+    short, long = labelselectors.parse_labels("app=web"), labelselectors.parse_labels(text)
+    assert long.matches(LABELS)
+    few, many = (effort(lambda each=each: [each.matches(LABELS) for _ in range(5_000)]) for each in (short, long))
+    assert many < 10 * few
+
+
+def test_an_object_is_looked_at_once_for_each_field() -> None:
+    """DOS-03."""
+    long = fieldselectors.parse_fields(",".join(f"metadata.name!=n{number}" for number in range(100)))
+    assert list(long.asked) == ["metadata.name"]
+    assert long.matches({"metadata.name": "x"})
+    assert not long.matches({"metadata.name": "n99"})
+    assert not fieldselectors.parse_fields("metadata.name=a,metadata.name=b").matches({"metadata.name": "a"})
+
+
+@pytest.mark.parametrize(
+    ("text", "matches"),
+    [
+        ("app in (web,db),app!=db", True),
+        ("app in (web,db),app in (db,x)", False),
+        ("app,!app", False),
+        ("tier>0,tier<2", True),
+        ("tier>0,tier>1", False),
+        ("tier<2,tier<1,tier", False),
+        ("!missing,missing!=x", True),
+    ],
+)
+def test_all_that_is_asked_of_one_label_counts(text: str, matches: bool) -> None:
+    assert labelselectors.parse_labels(text).matches(LABELS) is matches
+
+
+@given(st.text(alphabet="ab,() ", max_size=12))
+def test_a_list_of_values_is_read_word_by_word(inside: str) -> None:
+    """As a reader would that takes one word after the other."""
+    words = [part.split() for part in inside.split(",")]
+    try:
+        read = labelselectors.parse_labels(f"k in ({inside})").requirements[0].values
+    except BadRequest:
+        assert {*"()"} & {*inside} or any(len(each) > 1 for each in words)
+        return
+    assert read == {each[0] if each else "" for each in words}
+
+
+def test_of_many_wrong_values_the_first_are_named() -> None:
+    with pytest.raises(BadRequest) as refused:
+        labelselectors.requirement("a", Operator.IN, ["good,", *["-"] * 10_000])
+    assert refused.value.message.startswith('[values[0][a]: Invalid value: "good,": ')
+    assert refused.value.message.count("Invalid value") == 100

@@ -12,6 +12,7 @@ import base64
 import binascii
 import zlib
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any, Final
 
@@ -73,9 +74,7 @@ async def list_(
             # The list that it is of was the store's alone: no namespace was placed then.
             read_token(token, binding)
             raise Expired(CHANGED)
-        number, queries = _read_token(token, binding)
-        if not {STORED, *places}.issuperset(queries):
-            raise Expired(CHANGED)
+        number, queries = _read_token(token, binding, {STORED, *places})
     else:
         number, queries = "", _queries(runtime, request, kind, places, exact=bool(limit))
     share = {"limit": str(max(1, limit // max(1, len(queries))))} if limit else {}
@@ -183,16 +182,21 @@ def _token_of(number: str, following: Mapping[str, Query], binding: str) -> str:
     return base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
 
-def _read_token(token: str, binding: str) -> tuple[str, dict[str, Query]]:
-    """The version and what follows of each part. It leads only to parts that the caller may read: it needs no signature."""
+def _read_token(token: str, binding: str, parts: AbstractSet[str]) -> tuple[str, dict[str, Query]]:
+    """The version and what follows of each part. It leads only to parts that the caller may read: it needs no signature.
+
+    Raises ``Expired`` for other parts than these, before it looks at what follows of each.
+    """
     try:
         unpacking = zlib.decompressobj()
         packed = base64.urlsafe_b64decode(token[: _TOKEN_MAX // 4] + "===")
         number, following, bound = orjson.loads(unpacking.decompress(packed, _TOKEN_MAX))
-        fits = bound == binding and isinstance(number, str) and all(map(_is_query, following.values()))
-    except (binascii.Error, zlib.error, ValueError, TypeError, AttributeError):
+        fits = bound == binding and isinstance(number, str) and isinstance(following, dict)
+    except (binascii.Error, zlib.error, ValueError, TypeError):
         fits = False
-    if not fits:
+    if fits and not parts >= following.keys():
+        raise Expired(CHANGED)
+    if not fits or not all(map(_is_query, following.values())):
         raise BadRequest("invalid continue token: continue key is not valid")
     return number, following
 
