@@ -26,6 +26,7 @@ from gateway.resources.objects import timestamp
 from gateway.upstream.clusters import Clusters, follow_each
 from gateway.upstream.placements import placement_in
 from gateway.upstream.reading import Unserved, read_document, read_list
+from gateway.upstream.served import is_served
 from kube.authorization.placedrights import MEMBERS, PREFIX
 from kube.authorization.rbac import GROUP
 from kube.customresources.definitions import CLEANUP, CRDS, crd_causes, crd_status, terminating
@@ -134,12 +135,8 @@ class OpenedObjects:
         shown: dict[Place, dict[str, Body]] = {}
         for place in KINDS:
             opened = [opening for opening in openings if opening.place == place]
-            items: list[Body] = []
             try:
-                if opened and spaces:
-                    items, _ = await read_list(self._clusters, cluster, f"/apis/{place[0]}/v1/{place[1]}")
-            except Unserved:
-                logger.info("the cluster %s does not serve %s, which is opened there", cluster, place[1])
+                items = await self._items(cluster, place) if opened and spaces else []
             except StatusError as error:
                 # What is shown of this kind stays; the others do not wait for it.
                 logger.info("what the cluster %s opens of %s is not known: %s", cluster, place[1], error)
@@ -166,6 +163,18 @@ class OpenedObjects:
                     await self._write(cluster, place, shelf, {}, kept, ())
         for space in spaces:
             await self._let_read(cluster, space, shown, aggregated.values(), unknown)
+
+    async def _items(self, cluster: str, place: Place) -> list[Body]:
+        """The objects of a kind; of one that the cluster has not there are none. Raises ``StatusError``."""
+        group, plural = place
+        try:
+            items, _ = await read_list(self._clusters, cluster, f"/apis/{group}/v1/{plural}")
+        except Unserved:
+            if await is_served(self._clusters, cluster, (group, "v1", plural)):
+                raise
+            logger.info("the cluster %s does not serve %s, which is opened there", cluster, plural)
+            return []
+        return items
 
     async def _kept(
         self, cluster: str, place: Place, spaces: frozenset[str]

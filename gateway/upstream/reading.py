@@ -37,7 +37,7 @@ class Unaccepted(ServiceUnavailable):
 
 
 class Unserved(ServiceUnavailable):
-    """The cluster has no such collection."""
+    """The cluster answers that it has no such collection; whether it is so its discovery tells (``served``)."""
 
 
 class Way(NamedTuple):
@@ -77,10 +77,12 @@ async def read_list_as(
     return await _with_token(clusters, tokens, placement, role, read)
 
 
-async def read_document(clusters: Clusters, cluster: str, path: str) -> dict[str, Any]:
-    """What a cluster says of itself at a path. Raises ``StatusError``."""
-    answer = _require_done(await _get(Way(*clusters.as_gateway(cluster)), path))
-    return await _decoded(answer, cluster, Room(), _checked)
+async def read_document(
+    clusters: Clusters, cluster: str, path: str, *, room: Room | None = None, tenant: str = ""
+) -> dict[str, Any]:
+    """What a cluster says of itself at a path; counted against the ``tenant`` whose request needs it. Raises ``StatusError``."""
+    answer = _require_done(await _get(Way(*clusters.as_gateway(cluster)), path, tenant=tenant))
+    return await _decoded(answer, cluster, room or Room(), _checked)
 
 
 async def read_object_as(
@@ -184,7 +186,7 @@ async def _with_token(
         return await read(Way(upstream, await tokens.after_refusal(placement, upstream.cluster, role, token)))
 
 
-async def _get(way: Way, target: str, *, long_running: bool = False) -> Answer:
+async def _get(way: Way, target: str, *, long_running: bool = False, tenant: str = "") -> Answer:
     headers = ((b"accept", b"application/json"), (b"user-agent", b"tenantry"))
     answer = await way.upstream.request(
         "GET",
@@ -194,6 +196,7 @@ async def _get(way: Way, target: str, *, long_running: bool = False) -> Answer:
         token=way.token,
         audit_id=str(uuid.uuid4()),
         long_running=long_running,
+        tenant=tenant,
     )
     if answer.status == 401:
         answer.close()

@@ -19,8 +19,9 @@ from gateway.http.negotiation import Accept
 from gateway.process.runtime import Runtime
 from gateway.resources.kinds import Kind
 from gateway.upstream.answers import PAGE, Room, decode, token_of, version_of, whole
-from gateway.upstream.client import BadGateway
+from gateway.upstream.client import BadGateway, ShareTaken
 from gateway.upstream.placements import Placement
+from gateway.upstream.served import is_served
 from kube.requests.status import BadRequest, Expired, Forbidden, StatusError, TooManyRequests
 from store.types import Key
 
@@ -148,12 +149,29 @@ async def _read_page(
 ) -> Part | None:
     answer = await forwarding.ask(runtime, asked, placement, role, follows=False)
     data = await whole(answer, placement.cluster, room)
-    if answer.status == 404:
+    if answer.status == 404 and not _goes_on(asked.query) and await lacks(runtime, asked, placement, room):
         return None
     if answer.status != 200:
         raise refusal(answer.status, data, placement, told)
     named = asked.query.get("includeObject") != "None"
     return await asked.in_thread(len(data), lambda: _checked(data, placement, accept, room, named=named))
+
+
+def _goes_on(query: Query) -> bool:
+    """Whether some of the list has been shown: what is not there any more then is missing, and no kind that never was."""
+    return "continue" in query or query.get("resourceVersionMatch") == "Exact"
+
+
+async def lacks(runtime: Runtime, asked: Request, placement: Placement, room: Room) -> bool:
+    """Whether a cluster that has answered 404 says by its discovery, too, that it has not the kind. Raises ``ShareTaken``."""
+    info = asked.info
+    kind, tenant = (info.group, info.version, info.resource), forwarding.holder(asked)
+    try:
+        return not await is_served(runtime.clusters, placement.cluster, kind, room=room, tenant=tenant)
+    except ShareTaken:
+        raise
+    except StatusError:
+        return False
 
 
 def _checked(data: bytes, placement: Placement, accept: Accept, room: Room, *, named: bool) -> Part:

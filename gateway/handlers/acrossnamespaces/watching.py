@@ -37,6 +37,7 @@ from gateway.handlers.acrossnamespaces.parts import (
     Part,
     Query,
     is_open,
+    lacks,
     placed_request,
     read_all,
     read_placed,
@@ -163,7 +164,9 @@ class _Merger:
         marked = float("-inf")
         try:
             if answer.status == 404:
-                raise _NotThere
+                with forwarding.room_for(self.runtime, self.request) as room:
+                    if await lacks(self.runtime, asked, placement, room):
+                        raise _NotThere
             if answer.status != 200:
                 raise refusal(answer.status, b"", placement, _TOLD)
             held = forwarding.share_for(self.runtime, self.request)

@@ -99,7 +99,7 @@ async def _write(
 
     patience = Patience()
     while True:
-        rehearsal = Rehearsal(asked, request, placement.cluster, patience, runtime.held_answers, _holder(request))
+        rehearsal = Rehearsal(asked, request, placement.cluster, patience, runtime.held_answers, holder(request))
         write = PlacedWrite(
             principal=request.principal,
             info=request.info,
@@ -241,7 +241,7 @@ async def ask(
             long_running=follows,
             redirects=request.info.is_proxied,
             permit=permit,
-            tenant=_holder(request),
+            tenant=holder(request),
         )
 
     return await _with_token(runtime, placement, upstream, role, attempt, proxied=request.info.is_proxied)
@@ -268,7 +268,7 @@ async def _connect(
             audit_id=request.audit_id,
             long_running=not request.info.connects,
             permit=permit,
-            tenant=_holder(request),
+            tenant=holder(request),
         )
 
     return await _with_token(runtime, placement, upstream, role, attempt, proxied=request.info.is_proxied)
@@ -289,15 +289,15 @@ def as_of_a_page(request: Request) -> Headers:
 
 def room_for(runtime: Runtime, request: Request) -> Room:
     """For what clusters answer to a request that is read whole: as much as its tenant may hold of it."""
-    return Room(runtime.held_answers, _holder(request))
+    return Room(runtime.held_answers, holder(request))
 
 
 def share_for(runtime: Runtime, request: Request) -> Share:
     """For what is held of an answer that is read bit by bit."""
-    return Share(runtime.held_answers, _holder(request))
+    return Share(runtime.held_answers, holder(request))
 
 
-def _holder(request: Request) -> str:
+def holder(request: Request) -> str:
     """The tenant that connections and answers count against; none for operators."""
     return "" if request.principal.is_system else request.principal.tenant or ""
 

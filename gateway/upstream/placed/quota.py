@@ -35,7 +35,8 @@ from gateway.upstream.admission import MAKING, PlacedWrite, Settlement, name_of
 from gateway.upstream.client import BadGateway
 from gateway.upstream.clusters import ClusterQueues, Clusters
 from gateway.upstream.placements import Placement, Placements, placement_in
-from gateway.upstream.reading import Unserved, read_document, read_list_as
+from gateway.upstream.reading import Unserved, read_list_as
+from gateway.upstream.served import is_everywhere, is_served, read_groups
 from gateway.upstream.tokens import WorkspaceTokens
 from kube.authorization.rbac import Attributes
 from kube.kinds.builtins import BUILTINS
@@ -74,9 +75,6 @@ _COUNT_SECONDS: Final = 60.0
 
 _VERSION: Final = re.compile(r"v\d{1,4}((alpha|beta)\d{1,4})?")
 _VERSIONS_MAX: Final = 16
-
-_OPTIONAL: Final = frozenset({"resource.k8s.io"})
-"""Groups of built-in kinds that not every cluster serves, or in other versions."""
 
 _ALL: Final = ""
 """In place of a namespace: all of a space."""
@@ -317,7 +315,7 @@ class PlacedUsageController:
     async def _found(self, placement: Placement, quota: TenantQuota) -> list[Counted]:
         roles, now = await self._clusters.roles(placement.cluster), datetime.now(UTC)
         found: list[Counted] = []
-        everywhere = (each for each in _built_in(quota) if each[0] not in _OPTIONAL)
+        everywhere = (each for each in _built_in(quota) if is_everywhere(each[0], each[2]))
         for group, versions, plural in [*everywhere, *await self._others(placement.cluster, quota)]:
             role = roles.least(Attributes("list", group, plural, "", placement.namespace))
             if role is None:
@@ -338,7 +336,7 @@ class PlacedUsageController:
     ) -> list[dict[str, Any]]:
         """The objects of a kind, in the first version that the cluster has of it.
 
-        A built-in kind that it says not to serve is not known to be without objects: raises ``ServiceUnavailable``.
+        One that its discovery has, whatever it answers, is not known to be without objects: raises ``StatusError``.
         """
         base = f"/apis/{group}" if group else "/api"
         for version in versions:
@@ -346,27 +344,24 @@ class PlacedUsageController:
             try:
                 return await read_list_as(self._clusters, self._tokens, placement, role, path)
             except Unserved:
-                if _is_everywhere(group, plural):
+                if await is_served(self._clusters, placement.cluster, (group, version, plural)):
                     raise
         return []
 
     async def _others(self, cluster: str, quota: TenantQuota) -> list[tuple[str, list[str], str]]:
         """What the quota counts and not every cluster has: group, its versions, the one that it prefers first, plural."""
-        found = []
-        optional = {(group, plural) for group, _, plural in _built_in(quota) if group in _OPTIONAL}
-        for group, plural in sorted(quota.named | optional):
-            if not group or _is_everywhere(group, plural):
-                continue
-            try:
-                document = await read_document(self._clusters, cluster, f"/apis/{quote(group, safe='')}")
-            except Unserved:
-                continue
-            found.append((group, _versions(document, cluster, group), quote(plural, safe="")))
-        return found
+        wanted = quota.named | {(group, plural) for group, _, plural in _built_in(quota)}
+        others = sorted((group, plural) for group, plural in wanted if group and not is_everywhere(group, plural))
+        told = await read_groups(self._clusters, cluster) if others else {}
+        return [
+            (group, _versions(told[group], cluster, group), quote(plural, safe=""))
+            for group, plural in others
+            if group in told
+        ]
 
 
 def _versions(document: Mapping[str, Any], cluster: str, group: str) -> list[str]:
-    """Of an APIGroup, the preferred one first: no kind has to be in that. Raises ``BadGateway`` for what is none."""
+    """Of a group, the preferred one first: no kind has to be in that. Raises ``BadGateway`` for what is none."""
     try:
         named = [document["preferredVersion"], *document.get("versions", ())][:_VERSIONS_MAX]
         versions = list(dict.fromkeys(each["version"] for each in named))
@@ -387,10 +382,6 @@ def _bounded(quota: Mapping[str, Any]) -> tuple[frozenset[str], tuple[Scope, ...
     """The names that a tenant's quota bounds, and of which objects."""
     spec = quota.get("spec") or {}
     return frozenset(spec.get("hard") or ()), read_scopes(spec)
-
-
-def _is_everywhere(group: str, plural: str) -> bool:
-    return group not in _OPTIONAL and BUILTINS.by_group_resource(group, plural) is not None
 
 
 def _built_in(quota: TenantQuota) -> Iterator[tuple[str, list[str], str]]:

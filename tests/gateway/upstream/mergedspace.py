@@ -38,6 +38,21 @@ SPACE = "root:acme"
 NAMESPACES = {"acme-evil": "evil", "acme-good": "good"}
 TABLE = b"application/json;as=Table;v=v1;g=meta.k8s.io"
 SUSPENDED = Forbidden("the workspace is suspended: unpaid")
+NO_PAGE = (
+    b"HTTP/1.1 404 Not Found\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 19\r\n\r\n"
+    b"404 page not found\n"
+)
+"""What kube-apiserver answers for a group that it does not serve, and any proxy for whatever it likes."""
+
+CONFIG_MAPS, CLAIMS = "/api/v1/configmaps", "/apis/resource.k8s.io/v1/resourceclaims"
+"""A kind that every cluster has, and one that some have."""
+VERSIONS = [{"version": "v1"}]
+GROUPS = {
+    "/apis": {"groups": [{"name": "apps", "versions": VERSIONS}, {"name": "resource.k8s.io", "versions": VERSIONS}]}
+}
+DISCOVERY = {**GROUPS, "/apis/resource.k8s.io/v1": {"resources": [{"name": "resourceclaims"}]}}
+"""What a cluster says that has both."""
+
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 COLUMNS = [{"name": name, "type": "string"} for name in ("Name", "Data", "Age")]
 
@@ -45,6 +60,10 @@ COLUMNS = [{"name": name, "type": "string"} for name in ("Name", "Data", "Age")]
 def config_map(name: str, namespace: str, version: int = 7) -> dict[str, Any]:
     metadata = {"name": name, "namespace": namespace, "resourceVersion": str(version)}
     return {"kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata}
+
+
+def claim(name: str, namespace: str, version: int = 7) -> dict[str, Any]:
+    return {**config_map(name, namespace, version), "kind": "ResourceClaim", "apiVersion": "resource.k8s.io/v1"}
 
 
 def event(type_: str, shown: Any) -> bytes:
@@ -60,7 +79,7 @@ def answer(code: int) -> bytes:
 
 
 class Side:
-    """A cluster with one config map in one namespace. ``harm`` is what it says instead to a list, or to a watch."""
+    """A cluster with one object in one namespace. ``harm`` is what it says instead to a list, or to a watch."""
 
     def __init__(self, name: str) -> None:
         self.namespace = next(namespace for namespace, cluster in NAMESPACES.items() if cluster == name)
@@ -70,6 +89,7 @@ class Side:
         self.harm: dict[str, bytes] = {}
         self.continues = ""
         self.head: dict[str, Any] = {}
+        self.discovery: dict[str, Any] = DISCOVERY
         self.events: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def behave(self, visit: Visit) -> None:
@@ -80,6 +100,10 @@ class Side:
                 self.watches += 1
                 await self._watched(visit)
                 return
+            if "/namespaces/" not in path:
+                told = self.discovery.get(path, NO_PAGE)
+                await visit.say(told if isinstance(told, bytes) else ok(json.dumps(told).encode()))
+                continue
             self.lists.append(path)
             harm = self.harm.get("continue" if "continue=" in path else "list")
             await visit.say(harm or ok(json.dumps(self._list(as_table=b"as=Table" in headers[b"accept"])).encode()))
@@ -120,7 +144,7 @@ class Space:
 
     def __init__(self, store: Engine, sides: dict[str, Side], upstreams: dict[str, Upstream]) -> None:
         async def roles(_cluster: str) -> WorkspaceRoles:
-            return WorkspaceRoles.of({"viewer": (Rule(("*",), ("",), ("*",)),)}, {"viewer": "viewer"})
+            return WorkspaceRoles.of({"viewer": (Rule(("*",), ("*",), ("*",)),)}, {"viewer": "viewer"})
 
         async def token(*_: Any) -> str:
             return "workspace"
@@ -129,12 +153,17 @@ class Space:
             """It hears of everything."""
 
         self.store, self.sides, self.upstreams, self.closed = store, sides, upstreams, False
+        self.path = CONFIG_MAPS
         self.streams = OpenStreams()
         self.placements = Placements(store)
         self.runtime = SimpleNamespace(
             store=store,
             placements=self.placements,
-            clusters=SimpleNamespace(upstream=lambda name: upstreams[name], roles=roles),
+            clusters=SimpleNamespace(
+                upstream=lambda name: upstreams[name],
+                as_gateway=lambda name: (upstreams[name], "gateway"),
+                roles=roles,
+            ),
             workspace_tokens=SimpleNamespace(get=token),
             held_answers=HeldAnswers(),
             merged_versions=MergedVersions(),
@@ -150,7 +179,7 @@ class Space:
             raise SUSPENDED
 
     def _asked(self, accept: bytes, query: dict[str, str]) -> Request:
-        info = resolve("GET", b"/api/v1/configmaps", b"watch=true" if "watch" in query else b"", "acme")
+        info = resolve("GET", self.path.encode(), b"watch=true" if "watch" in query else b"", "acme")
         who = Principal(name="anna", tenant="acme", groups=("tenantry:owner",), authenticator="test")
         headers = ((b"accept", accept),)
         return Request(

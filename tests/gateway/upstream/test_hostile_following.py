@@ -92,27 +92,37 @@ async def test_what_a_cluster_says_of_its_objects_keeps_nobody_elses_from_being_
 
 
 MACHINES = "kubevirt.io"
-GROUP_SAID: dict[str, Any] = {
+
+
+def groups(*versions: Any) -> dict[str, Any]:
+    """What a cluster says that has machines in these versions, and prefers the first."""
+    told = [{"version": version} for version in versions]
+    return {"kind": "APIGroupList", "groups": [{"name": MACHINES, "versions": told, "preferredVersion": told[0]}]}
+
+
+GROUPS_SAID: dict[str, Any] = {
     "never": None,
     "no JSON": b"{",
-    "no version": {"kind": "APIGroup"},
-    "no text": {"preferredVersion": {"version": 5}},
-    "a way out": {"preferredVersion": {"version": "v1/../../../../api/v1/secrets?x="}},
+    "no groups": {"kind": "APIGroupList"},
+    "no names": {"groups": [{"name": {}}]},
+    "no version": {"groups": [{"name": MACHINES}]},
+    "no text": groups(5),
+    "a way out": groups("v1/../../../../api/v1/secrets?x="),
 }
 
 
-@pytest.mark.parametrize("harm", GROUP_SAID)
+@pytest.mark.parametrize("harm", GROUPS_SAID)
 async def test_kinds_that_clusters_alone_have_count_by_rules_whatever_another_says_of_its_own(
     database: str, harm: str
 ) -> None:
     """AD3: a virtual machine takes its cores where it is, in the version that its cluster has."""
 
     def evil(path: str) -> Any:
-        return GROUP_SAID[harm] if path.endswith(f"/apis/{MACHINES}") else list_of()
+        return GROUPS_SAID[harm] if path == "/apis" else list_of()
 
     def good(path: str) -> Any:
-        if path.endswith(f"/apis/{MACHINES}"):
-            return {"kind": "APIGroup", "preferredVersion": {"version": "v1beta2"}}
+        if path == "/apis":
+            return groups("v1beta2")
         if f"/apis/{MACHINES}/v1beta2/namespaces/" in path:
             return list_of({"metadata": {"name": "m", "uid": "m"}, "spec": {"domain": {"cores": 3}}})
         return list_of(pod("2")) if "/pods" in path else b'{"kind":"Status","metadata":{},"code":404}'
@@ -145,9 +155,10 @@ async def test_a_kind_counts_in_whichever_version_of_its_group_it_is(database: s
     """AD3: a group prefers a version for all of its kinds, and need not have each kind in it."""
 
     def cluster(path: str) -> Any:
-        if path.endswith(f"/apis/{MACHINES}"):
-            versions = [{"version": "v2"}, {"version": "v1"}]
-            return {"kind": "APIGroup", "preferredVersion": versions[0], "versions": versions}
+        if path == "/apis":
+            return groups("v2", "v1")
+        if path == f"/apis/{MACHINES}/v2":
+            return {"kind": "APIResourceList", "resources": []}
         if f"/apis/{MACHINES}/v1/" in path:
             return list_of({"metadata": {"name": "m", "uid": "m"}, "spec": {}})
         return missing if f"/apis/{MACHINES}/" in path else list_of()

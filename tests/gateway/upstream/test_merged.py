@@ -19,6 +19,7 @@ from tests.gateway.upstream.asking import until
 from tests.gateway.upstream.mergedspace import (
     COLUMNS,
     NAMESPACES,
+    NO_PAGE,
     SUSPENDED,
     TABLE,
     Space,
@@ -52,6 +53,8 @@ DEEP_LIST = json.dumps(
 
 HARM = {
     "400": answer(400),
+    "404": answer(404),
+    "404 page not found": NO_PAGE,
     "410": answer(410),
     "429": answer(429),
     "500": answer(500),
@@ -108,7 +111,7 @@ async def test_who_names_a_version_or_a_token_is_told_what_its_cluster_says_of_i
         assert refused.value.code == (400 if code == 400 else 502)
 
 
-@pytest.mark.parametrize("code", [400, 410])
+@pytest.mark.parametrize("code", [400, 404, 410])
 async def test_a_page_that_nobody_has_asked_for_by_its_token_expires_for_nobody(database: str, code: int) -> None:
     """A whole list is read in pages here."""
     async with space(database) as there:
@@ -119,7 +122,7 @@ async def test_a_page_that_nobody_has_asked_for_by_its_token_expires_for_nobody(
         assert refused.value.code == 502
 
 
-@pytest.mark.parametrize("code", [400, 410, 500])
+@pytest.mark.parametrize("code", [400, 404, 410, 500])
 async def test_of_a_cluster_that_does_not_go_on_the_rest_is_missing(database: str, code: int) -> None:
     async with space(database) as there:
         for side in there.sides.values():
@@ -175,6 +178,8 @@ async def test_what_a_cluster_says_of_a_list_is_not_said_of_the_others(database:
 
 LIES = {
     "400": answer(400),
+    "404": answer(404),
+    "404 page not found": NO_PAGE,
     "500": answer(500),
     "no HTTP": b"nonsense\r\n\r\n",
     "an error of 400": event("ERROR", status(400)),

@@ -12,7 +12,20 @@ from gateway.handlers.acrossnamespaces import watching
 from kube.requests.status import Expired
 from tests.databases import migrated
 from tests.gateway.upstream.asking import until
-from tests.gateway.upstream.mergedspace import Space, answer, config_map, event, namespaces, space, status, told
+from tests.gateway.upstream.mergedspace import (
+    CLAIMS,
+    GROUPS,
+    NO_PAGE,
+    Space,
+    answer,
+    claim,
+    config_map,
+    event,
+    namespaces,
+    space,
+    status,
+    told,
+)
 
 
 @pytest.fixture(scope="module")
@@ -104,21 +117,22 @@ async def test_a_namespace_that_came_meanwhile_is_shown_from_its_beginning(datab
             assert [each async for each in events][-1] == ("ERROR", "410")
 
 
-@pytest.mark.parametrize("gone", [answer(404), answer(410)], ids=["no such kind", "compacted"])
+@pytest.mark.parametrize("gone", [NO_PAGE, answer(404), answer(410)], ids=["no group", "no such kind", "compacted"])
 async def test_what_a_cluster_shows_no_more_is_believed_once_a_minute(
     database: str, gone: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A door that opens a watch of a cluster anew may find nothing where its client has been told of something."""
     monkeypatch.setattr(watching, "_PAUSES", (0.01,))
     async with space(database) as there:
+        there.path, there.sides["evil"].discovery = CLAIMS, GROUPS | {"/apis/resource.k8s.io/v1": {"resources": []}}
         there.sides["evil"].harm["watch"] = gone
         async with aclosing(await there.watch()) as chunks:
             assert [each async for each in told(chunks)][-1] == ("ERROR", "410")
         async with aclosing(await there.watch()) as chunks, aclosing(told(chunks)) as events:
-            assert [await anext(events) for _ in range(3)]
+            assert [await anext(events) for _ in range(2)]
             before, following = there.sides["evil"].watches, asyncio.ensure_future(anext(events))
             await until(lambda: there.sides["evil"].watches > before + 2)
-            there.sides["good"].events.put_nowait(event("ADDED", config_map("g", "acme-good", 8)))
+            there.sides["good"].events.put_nowait(event("ADDED", claim("g", "acme-good", 8)))
             assert await following == ("ADDED", "g")
 
 
