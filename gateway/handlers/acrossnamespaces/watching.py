@@ -76,6 +76,8 @@ _BOOKMARK_SECONDS: Final = 1.0
 """A part's bookmarks that come faster say nothing that is worth a turn."""
 _BEGINNING_SECONDS: Final = 60.0
 """How long a client may take for a beginning that is longer than what waits for it later."""
+_BRIEF_SECONDS: Final = 5.0
+"""A watch that a cluster ends sooner is a failure: each costs a token, a connection and its handshake."""
 _FORGIVEN_SECONDS: Final = 60.0
 """A cluster that has been followed for so long has not kept failing."""
 
@@ -124,6 +126,8 @@ class _Merger:
                         version = turn.version
                         await self.turns.put(turn)
                         del turn
+                if loop.time() - since < _BRIEF_SECONDS:
+                    raise BadGateway(f'the cluster "{placement.cluster}" ends its watches as soon as they begin')
                 failures = 0
             except ShareTaken:
                 # The tenant's own doing: nobody waits for a cluster that would answer.

@@ -214,6 +214,38 @@ async def test_a_watch_goes_on_whatever_one_cluster_says(
             await goes_on(there, events)
 
 
+ENDED = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+@pytest.mark.parametrize("ended", [ENDED, event("BOOKMARK", config_map("x", "acme-evil", 8))], ids=["empty", "brief"])
+async def test_a_cluster_whose_watches_end_at_once_is_asked_no_more_often_than_one_that_fails(
+    database: str, ended: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D8: each of them is a connection and a handshake, in every watch of every tenant there, and all share the process."""
+    pauses: list[float] = []
+    sleep = asyncio.sleep
+
+    async def noted(seconds: float, *given: Any) -> None:
+        if seconds in watching._PAUSES:
+            pauses.append(seconds)
+            seconds = 0
+        await sleep(seconds, *given)
+
+    # However long anything takes here.
+    monkeypatch.setattr(watching, "_BRIEF_SECONDS", 600.0)
+    monkeypatch.setattr(watching, "_FORGIVEN_SECONDS", 6000.0)
+    monkeypatch.setattr(asyncio, "sleep", noted)
+    async with space(database) as there:
+        there.sides["evil"].harm["watch"] = ended
+        async with aclosing(await there.watch()) as chunks, aclosing(told(chunks)) as events:
+            assert {await anext(events) for _ in range(3)} == {("ADDED", "there"), ("ADDED", "stored")}
+            following = asyncio.ensure_future(anext(events))
+            await until(lambda: len(pauses) >= 6)
+            there.sides["good"].events.put_nowait(event("ADDED", config_map("g", "acme-good", 8)))
+            assert await following == ("ADDED", "g")
+    assert pauses[:6] == [0.5, 1.0, 2.0, 5.0, 5.0, 5.0]
+
+
 @pytest.mark.parametrize("expired", [answer(410), event("ERROR", status(410))], ids=["status", "event"])
 async def test_a_cluster_that_calls_everything_expired_ends_what_the_others_give_once(
     database: str, expired: bytes, monkeypatch: pytest.MonkeyPatch
