@@ -17,6 +17,7 @@ import pytest
 
 from access.requestlimits import PAUSE_SECONDS, TenantThrottle
 from gateway.filters.authorization import throttle
+from gateway.handlers.acrossnamespaces.listing import _read_token, _token_of
 from gateway.process.fairexecutor import WAITING_MAX, FairExecutor
 from gateway.process.runtime import Runtime
 from gateway.process.watchdog import HOLD_SECONDS, TICK_SECONDS, Watchdog
@@ -24,7 +25,7 @@ from kube.requests.decoding import decode_json
 from kube.requests.fielderrors import CAUSES_MAX
 from kube.requests.ratelimits import Limits
 from kube.requests.requestinfo import parse, resolve
-from kube.requests.status import TooManyRequests
+from kube.requests.status import Expired, TooManyRequests
 from kube.requests.tokenbuckets import TokenBucket
 from tests.gateway.definitions import definition
 from tests.gateway.loopturns import Compilations, Decodings, LoopTurns
@@ -114,6 +115,15 @@ async def test_no_query_holds_the_loop(runtime: Runtime) -> None:
         assert (await ask(runtime, manager)).status == 422
     assert not held
     assert turns.most <= STEPS
+
+
+def test_a_token_names_no_more_parts_than_there_are() -> None:
+    """DOS-03: whoever has one can write others, and what they say of their parts is not gone through for that."""
+    wide = _token_of("1", {f"{number:x}": {} for number in range(20_000)}, "mine")
+    turns = LoopTurns()
+    with turns.counting(), pytest.raises(Expired):
+        _read_token(wide, "mine", {"stored"})
+    assert turns.most < 100
 
 
 async def test_a_long_selector_is_paid_for_by_its_length(runtime: Runtime) -> None:

@@ -16,7 +16,7 @@ from kube.kinds.builtins import BUILTINS, OWN
 from kube.kinds.resources import PrinterColumn, Resource, Version
 from kube.objects import jsonpath, tables
 from kube.objects.columns import CONVERTORS
-from kube.requests.durations import age, human_duration
+from kube.requests.durations import age, human_duration, parse_duration
 from kube.requests.status import BadRequest
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC).timestamp()
@@ -144,6 +144,13 @@ def test_a_custom_resource_shows_its_own_columns() -> None:
 )
 def test_durations_are_in_kubectls_words(seconds: int, text: str) -> None:
     assert human_duration(seconds) == text
+
+
+def test_no_duration_is_longer_than_anybody_writes_one() -> None:
+    """DOS-03."""
+    assert parse_duration("1h" * 128) == 128 * 3600
+    with pytest.raises(ValueError, match=r"^time: invalid duration"):
+        parse_duration("1h" * 20_000)
 
 
 @pytest.mark.parametrize("timestamp", [None, "", "yesterday"])
