@@ -139,3 +139,25 @@ def test_a_pod_that_waits_for_its_finalizers_takes_nothing_but_its_place_of_the_
         lambda: test_quotas.used(owner, "default") == {"pods": "1", "count/pods": "1", "requests.cpu": "1"}
     )
     assert test_tenantquotas.used(owner)["pods"] == "1"
+
+
+def test_what_a_change_ends_gives_back_all_that_it_took(
+    owner: Caller, bounding: Callable[[dict[str, str]], Used]
+) -> None:
+    """The last finalizer goes with something that counts: nobody looks again at what a commit has settled."""
+    used = bounding({"services": "5", "services.nodeports": "5"})
+    path = "/api/v1/namespaces/default/services"
+    body = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "s", "finalizers": ["example.com/held"]},
+        "spec": {"type": "NodePort", "ports": [{"port": 80}]},
+    }
+    before = used()
+    assert owner.post(path, body).status == 201
+    assert owner.delete(f"{path}/s").status == 200
+    assert int(used()["services"]) == int(before["services"]) + 1
+    last = {"metadata": {"finalizers": None}, "spec": {"type": "ClusterIP", "externalTrafficPolicy": None}}
+    assert owner.patch(f"{path}/s", last).status == 200
+    assert owner.get(f"{path}/s").status == 404
+    assert used() == before, "in the same commit: nobody looks again"

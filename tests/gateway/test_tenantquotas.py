@@ -294,26 +294,6 @@ def test_usage_rules_count_what_kubernetes_does_not_and_more_kinds_are_refused_w
         assert caller.post(ingresses, {**ingress, "metadata": {"name": "j"}}).status == 403
 
 
-def test_what_a_change_ends_gives_back_all_that_it_took(server: Server, tenant: str, owner: Caller) -> None:
-    """The last finalizer goes with something that counts: nobody looks again at what a commit has settled."""
-    bound(server, tenant, {"services": "5", "services.nodeports": "5"})
-    path = "/api/v1/namespaces/default/services"
-    body = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "s", "finalizers": ["example.com/held"]},
-        "spec": {"type": "NodePort", "ports": [{"port": 80}]},
-    }
-    before = used(owner)
-    assert owner.post(path, body).status == 201
-    assert owner.delete(f"{path}/s").status == 200
-    assert int(used(owner)["services"]) == int(before["services"]) + 1
-    last = {"metadata": {"finalizers": None}, "spec": {"type": "ClusterIP", "externalTrafficPolicy": None}}
-    assert owner.patch(f"{path}/s", last).status == 200
-    assert owner.get(f"{path}/s").status == 404
-    assert eventually(lambda: used(owner) == before)
-
-
 def counted_of(version: str, kind: str) -> str | None:
     """A number in the status of a built-in kind."""
     group, _, name = version.rpartition("/")

@@ -12,6 +12,7 @@ from access.admission.base import CREATE, DELETE, UPDATE, Attributes, NoopPlugin
 from access.admission.quotarefusals import QuotaRefusals
 from access.admission.rulesinforce import RULES_MAX, require_room, require_short
 from access.admission.tally import LOOKS_MAX, Tally
+from kube.objects.strategies import finished
 from kube.quota import usage
 from kube.quota.podresources import add, amounts
 from kube.quota.quantities import InvalidQuantity, Quantity
@@ -119,15 +120,17 @@ class ResourceQuota(NoopPlugin):
 
     @staticmethod
     def _change(attributes: Attributes, quota: Quota, new: Mapping[str, Any] | None) -> dict[str, Any]:
+        """What is used more, and, below zero, less: of what ends by the write, be it a change, all that it took."""
         group, plural = attributes.resource.storage_key
         old = attributes.old
         if attributes.operation == CREATE and new is not None:
             return usage.demand(quota, group, plural, new, now=ONCE_MARKED)
-        if attributes.operation == UPDATE and new is not None and old is not None:
-            return _difference(_counted(quota, group, plural, new), _counted(quota, group, plural, old))
-        if attributes.operation == DELETE and old is not None:
-            return _difference({}, _counted(quota, group, plural, old))
-        return {}
+        if attributes.operation not in (UPDATE, DELETE) or old is None:
+            return {}
+        if attributes.operation == DELETE or (new is not None and finished(new)):
+            new = None
+        after = _counted(quota, group, plural, new) if new is not None else {}
+        return _difference(after, _counted(quota, group, plural, old))
 
     async def _look(self, cluster: str, namespace: str, quotas: Collection[Quota], tally: Tally) -> bool:
         """Count what is there; whether others have had turns, and may have written meanwhile."""
