@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from kube.authentication.identity import Principal
+
+_BLANKS: Final = " \t\n\v\f\r"
 
 
 @dataclass(slots=True)
@@ -24,14 +26,18 @@ class Credentials:
     shown_at: float = float("inf")
     address: str = ""
     bearer: str | None = field(init=False, default=None)
-    """The bearer token, or ``None`` when there is none. The scheme's case does not matter (RFC 9110)."""
+    """The bearer token, or ``None`` when there is none. The scheme's case does not matter (RFC 9110).
+
+    As for kube-apiserver, blanks around the whole do not count, and a token behind more than one is none; nor is one with
+    blanks inside. All who read tokens read this one: none is shown to others in a form that its own reader does not know.
+    """
 
     def __post_init__(self) -> None:
         if self.authorization is not None:
-            scheme, _, token = self.authorization.strip(" \t").partition(" ")
+            scheme, _, token = self.authorization.strip(_BLANKS).partition(" ")
             if token and scheme.lower() == "bearer":
                 # Streams keep what they show, and tokens are long.
-                self.authorization, self.bearer = scheme, token
+                self.authorization, self.bearer = scheme, None if any(map(str.isspace, token)) else token
 
     def __repr__(self) -> str:
         return "Credentials(…)"

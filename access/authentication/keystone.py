@@ -9,7 +9,7 @@ from access.authentication.keystoneclient import Domains, Keystone
 from access.outsidebudget import Unreachable
 from access.ttlcache import notify_while_cached
 from kube.authentication.identity import AUTHENTICATED, Principal
-from kube.authentication.serviceaccounttokens import unverified_issuer
+from kube.authentication.serviceaccounttokens import may_be_of
 from kube.authentication.userinfo import outside_name_reasons
 
 CREDENTIAL_PREFIX = "KEYSTONE="
@@ -20,7 +20,8 @@ class KeystoneAuthenticator:
     """Asks Keystone about the token, once in its client's TTL.
 
     The identity has no roles: they depend on what a request is about, and ``access.authorization.modes.keystone`` asks for
-    them then (AN10). A domain that is no tenant's is refused. Tokens of ``own_issuers`` are never sent out (KEY-08).
+    them then (AN10). A domain that is no tenant's is refused. Tokens that ``own_issuers`` may have issued are
+    never sent out (KEY-08).
     """
 
     name = "keystone"
@@ -33,7 +34,7 @@ class KeystoneAuthenticator:
     async def authenticate(self, credentials: Credentials, *, now: float) -> Principal | None:
         """The user of the token; ``None`` for tokens that Keystone does not know; ``Refused`` without a tenant."""
         token = credentials.bearer
-        if token is None or unverified_issuer(token) in self._own_issuers:
+        if token is None or may_be_of(token, self._own_issuers):
             return None
         try:
             known = await self._keystone.validate(token, now)

@@ -12,7 +12,7 @@ from access.httpclient import Webhook
 from access.outsidebudget import Unreachable
 from access.ttlcache import CAPACITY, TTLCache, notify_while_cached
 from kube.authentication.identity import AUTHENTICATED, TENANT_EXTRA, Principal
-from kube.authentication.serviceaccounttokens import unverified_issuer
+from kube.authentication.serviceaccounttokens import may_be_of
 from kube.authentication.userinfo import (
     groups_reasons,
     is_strings,
@@ -37,7 +37,7 @@ class WebhookAuthenticator:
 
     The user's tenant is ``extra["multi-tenancy.k8s.io/tenant"]``; without it the user belongs to none. ``system`` users
     and groups, and users of the tenant ``system``, are taken only where ``trusted`` says that the webhook is one of
-    the operators' own. Tokens of ``own_issuers`` are never sent out (KEY-08).
+    the operators' own. Tokens that ``own_issuers`` may have issued are never sent out (KEY-08).
     """
 
     name = "webhook"
@@ -70,7 +70,7 @@ class WebhookAuthenticator:
         """The user behind the bearer token; ``None`` where the webhook does not know it; ``Refused`` without answer."""
         token = credentials.bearer
         data = header_bytes(token) if token is not None else None
-        if token is None or data is None or unverified_issuer(token) in self._own_issuers:
+        if token is None or data is None or may_be_of(token, self._own_issuers):
             return None
         key = self._digests.of(data, *(audience.encode() for audience in self._audiences))
         try:

@@ -70,16 +70,19 @@ async def _known(runtime: Runtime, token: str, audiences: list[str], now: float)
 
     Service accounts' tokens can be for others, who ask here whether they are good; any other kind is for this server.
     """
-    if audiences and unverified_issuer(token) in runtime.options.service_account_issuers:
+    shown = Credentials(authorization=f"Bearer {token}")
+    if shown.bearer is None:
+        return None
+    if audiences and unverified_issuer(shown.bearer) in runtime.options.service_account_issuers:
         found: dict[str, Principal] = {}
         for audience in audiences:
             with suppress(Refused):
-                account = await runtime.accounts.principal(token, audiences=(audience,), now=now)
+                account = await runtime.accounts.principal(shown.bearer, audiences=(audience,), now=now)
                 if runtime.authentication.counts(account):
                     found[audience] = account
         return (next(iter(found.values())), list(found)) if found else None
     try:
-        principal = await runtime.authentication.authenticate(Credentials(authorization=f"Bearer {token}"), now=now)
+        principal = await runtime.authentication.authenticate(shown, now=now)
     except Unauthorized:
         return None
     return principal, [

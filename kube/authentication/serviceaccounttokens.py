@@ -11,7 +11,7 @@ import binascii
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -32,6 +32,9 @@ LIFETIME_MAX: Final = 2**32
 """Seconds, as Kubernetes; policies ask for far less."""
 
 _SHAPE: Final = re.compile(r"[A-Za-z0-9_-]{1,2048}\.[A-Za-z0-9_-]{1,12288}\.[A-Za-z0-9_-]{1,2048}")
+_PARTS: Final = 5
+"""Parts that are looked at of what has more: an encrypted token has so many."""
+
 _TIME_MAX: Final = 2**53
 _REQUIRED: Final = ["exp", "iat", "nbf", "iss", "aud", "sub"]
 _CURVES: Final = {"secp256r1": "ES256"}
@@ -214,6 +217,27 @@ def unverified_issuer(token: str) -> str | None:
     """
     issuer = _unverified_claims(token).get("iss")
     return issuer if isinstance(issuer, str) else None
+
+
+def may_be_of(token: str, issuers: Collection[str]) -> bool:
+    """Whether one of these may have issued the token, so that it is nothing for others to see (KEY-08).
+
+    It is read as leniently as anybody may read it, whatever its length and what has come into it on its way; what begins as
+    a signed token does and does not say whose it is may be anybody's. What is encrypted is nobody's of ours.
+    """
+    said = [_object(part) for part in token.split(".", _PARTS)]
+    if any(isinstance(issuer := each.get("iss"), str) and issuer in issuers for each in said if each is not None):
+        return True
+    return len(said) > 2 and said[0] is not None and "enc" not in said[0] and said[1] is None
+
+
+def _object(part: str) -> Mapping[str, Any] | None:
+    """A part of a token that holds an object, however it is written; ``None`` for any other."""
+    try:
+        value = json.loads(base64.urlsafe_b64decode(part.encode("ascii", "ignore") + b"==="))
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def unverified_audiences(token: str) -> frozenset[str]:

@@ -168,6 +168,21 @@ def node(name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
 
 
+@pytest.mark.parametrize(
+    ("written", "known"), [("{}", True), ("{}\n", True), (" {}", False), ("{} {}", False), ("{}\n{}", False)]
+)
+def test_a_token_is_reviewed_as_it_is_taken_in_a_header(server: Server, written: str, known: bool) -> None:
+    """AZ10: as by kube-apiserver, an end of line behind it does not count."""
+    admin = server.admin
+    admin.post(ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "tokens"}})
+    token = token_for(admin).body["status"]["token"]
+    for audiences in ({}, {"audiences": [claims_of(token)["aud"][0]]}):
+        spec = {"token": written.format(token, token), **audiences}
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
+        answer = admin.post("/apis/authentication.k8s.io/v1/tokenreviews", review)
+        assert answer.body["status"].get("authenticated", False) is known, answer.body["status"]
+
+
 def test_token_ends_with_the_node_that_it_is_bound_to(server: Server) -> None:
     """JWT-14: Nodes are bound to as Secrets and Pods are; who asks is told which one (AZ10)."""
     admin, nodes = server.admin, "/api/v1/nodes"

@@ -31,10 +31,13 @@ async def answer(runtime: Runtime, request: Request, cluster: str, body: Any) ->
     takes = [audience for audience in ours if not review.audiences or audience in review.audiences]
     if not takes:
         return token_refusal(f"tokens are for {' or '.join(ours)}, which are not among the server's --api-audiences")
-    said = unverified_audiences(review.token)
+    token = Credentials(authorization=f"Bearer {review.token}").bearer
+    if token is None:
+        return token_refusal(_UNKNOWN)
+    said = unverified_audiences(token)
     audience = next((each for each in takes if each in said), takes[-1])
     try:
-        principal = await _bearer_of(runtime, cluster, review.token, audience, now=request.now)
+        principal = await _bearer_of(runtime, cluster, token, audience, now=request.now)
     except Refused as refusal:
         return token_refusal(str(refusal))
     if principal is None or principal.tenant is None or not runtime.authentication.counts(principal):

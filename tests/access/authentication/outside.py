@@ -100,3 +100,41 @@ async def providing() -> AsyncIterator[Provider]:
     provider = Provider()
     async with serving(provider.handle) as provider.url:
         yield provider
+
+
+US = "https://us.example"
+"""Who issues ``OURS``."""
+
+
+def _ours(header: bytes = b'{"alg":"RS256"}', claims: bytes = b"") -> str:
+    return raw(header, b'{"iss":"https://us.example"' + claims + b"}", b"signature")
+
+
+OURS = {
+    "as it is": _ours(),
+    "an end of line": f"{_ours()}\n",
+    "a blank before it": f" {_ours()}",
+    "a blank inside": f"{_ours()} x",
+    "a tabulator inside": f"{_ours()}\tx",
+    "a long header": _ours(b'{"alg":"RS256","x5c":["' + b"x" * 3_000 + b'"]}'),
+    "many claims": _ours(claims=b',"groups":"' + b"g" * 13_000 + b'"'),
+    "too many claims": _ours(claims=b',"groups":"' + b"g" * 40_000 + b'"'),
+    "one part more": f"{_ours()}.x",
+    "a quotation mark": f'"{_ours()}"',
+    "a letter before it": f"x{_ours()}",
+    "padding": _ours(b'{"alg":"RS256" }').replace(".", "=.", 1),
+    "no signature": _ours().rpartition(".")[0],
+    "claims that nobody can read": raw(b'{"alg":"RS256"}', b'{"iss":"https://us.exa', b"signature"),
+    "claims that are deep": raw(b'{"alg":"RS256"}', b"[" * 20_000, b"signature"),
+}
+"""Tokens of an issuer of the server's own, in forms that come into them on their way."""
+
+OTHERS = {
+    "another issuer's": raw(b'{"alg":"RS256"}', b'{"iss":"https://them.example"}', b"signature"),
+    "nobody's": raw(b'{"alg":"RS256"}', b'{"iss":["https://us.example"]}', b"signature"),
+    "opaque": "v4.public.b3BhcXVl",
+    "dots": "." * 1_000,
+    "a word": "good",
+    "encrypted": raw(b'{"alg":"dir","enc":"A256GCM"}', b"", b"") + ".x.y",
+}
+"""Tokens that are none of ours, whatever they look like."""

@@ -15,7 +15,7 @@ from access.authentication.webhook import WebhookAuthenticator, principal_of_use
 from access.httpclient import webhook_of_file
 from access.reloading import UnusableFile
 from kube.authentication.identity import AUTHENTICATOR_EXTRA, TENANT_EXTRA
-from tests.access.authentication.outside import AUTHORITY, bearer, raw, serving
+from tests.access.authentication.outside import AUTHORITY, OTHERS, OURS, US, bearer, serving
 
 BOB = {"username": "bob", "uid": "7", "groups": ["dev"], "extra": {TENANT_EXTRA: ["t1"], "scopes": ["a", "b"]}}
 YES = {"authenticated": True, "user": BOB}
@@ -294,11 +294,18 @@ async def test_our_own_keys_of_extra_are_not_taken(reviewer, make):
     assert (await make().authenticate(bearer("good"), now=0)).extra == {"a": ()}
 
 
-async def test_a_token_of_our_own_issuer_is_never_sent_out(reviewer, make):
-    """KEY-08."""
-    token = raw(b'{"alg":"RS256"}', b'{"iss":"https://us.example"}', b"signature")
-    assert await make(own_issuers=frozenset({"https://us.example"})).authenticate(bearer(token), now=0) is None
+@pytest.mark.parametrize("token", OURS.values(), ids=OURS)
+async def test_a_token_of_our_own_issuer_is_never_sent_out(reviewer, make, token):
+    """KEY-08: in whatever form it comes."""
+    assert await make(own_issuers=frozenset({US})).authenticate(bearer(token), now=0) is None
     assert reviewer.reviews == []
+
+
+@pytest.mark.parametrize("token", OTHERS.values(), ids=OTHERS)
+async def test_what_may_be_a_token_of_the_webhooks_is_sent(reviewer, make, token):
+    """AN7."""
+    reviewer.users = {token: BOB}
+    assert await make(own_issuers=frozenset({US})).authenticate(bearer(token), now=0) is not None
 
 
 async def test_we_show_our_certificate_where_the_file_has_one(tmp_path):
