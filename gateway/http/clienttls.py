@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import ssl
 import threading
-from collections.abc import Iterable
 from typing import Any, Final
 
 from gateway.http.handshakes import TlsError
@@ -153,28 +152,20 @@ class _ClientEnd(TlsEnd):
 
 async def connect(
     inner: asyncio.Protocol,
-    addresses: Iterable[str],
+    address: str,
     port: int,
     context: ssl.SSLContext,
     server_name: str,
     lane: Lane,
 ) -> TlsEnd:
-    """The transport of ``inner``, once whoever is at the first of the addresses that takes it has shown to be ``server_name``.
+    """The transport of ``inner``, once whoever is at the address has shown to be ``server_name``.
 
     Raises ``OSError``, and ``ValueError`` for a name that none can have.
     """
     loop = asyncio.get_running_loop()
     over: asyncio.Future[None] = loop.create_future()
     end = _ClientEnd(inner, ClientSession(context, server_name), loop, over, lane)
-    nobody = OSError("there is no address")
-    for address in addresses:
-        try:
-            await loop.create_connection(lambda: end, address, port)
-            break
-        except OSError as error:
-            nobody = error
-    else:
-        raise nobody
+    await loop.create_connection(lambda: end, address, port)
     try:
         await over
     except BaseException:

@@ -24,15 +24,26 @@ class Addresses:
         self._host, self._port = host, port
         self._known: Sequence[str] = (host,) if _is_literal(host) else ()
         self._fresh_until = float("inf") if self._known else float("-inf")
+        self._failed: dict[str, None] = {}
+        """Where nobody was found, the one of last at the end."""
         self._looking: asyncio.Future[None] | None = None
 
     async def get(self) -> Sequence[str]:
-        """Those that were found last; who is the first waits for them. Raises what ``socket.getaddrinfo`` does."""
+        """Those that were found last, where nobody was of late behind the others; who is the first waits for them.
+
+        Raises what ``socket.getaddrinfo`` does.
+        """
         if asyncio.get_running_loop().time() >= self._fresh_until:
             looking = self._look_up()
             if not self._known:
                 await asyncio.shield(looking)
-        return self._known
+        failed = [address for address in self._failed if address in self._known]
+        return [*(address for address in self._known if address not in self._failed), *failed]
+
+    def failed(self, address: str) -> None:
+        """Nobody was found at this one: the others come first."""
+        self._failed.pop(address, None)
+        self._failed[address] = None
 
     def doubt(self) -> None:
         """Nobody was found there: have them looked up for who comes next."""
@@ -53,6 +64,7 @@ class Addresses:
                 looking.set_exception(error)
                 return
             self._known, self._fresh_until = found, loop.time() + FRESH_SECONDS
+            self._failed = {address: None for address in self._failed if address in found}
             looking.set_result(None)
 
         def work() -> None:

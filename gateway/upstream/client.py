@@ -20,6 +20,7 @@ from gateway.http.clienttls import connect
 from gateway.http.keepalive import keep_alive
 from gateway.http.lanes import Lane
 from gateway.http.messages import Headers
+from gateway.http.tlsconnection import TlsEnd
 from gateway.upstream.addresses import Addresses
 from gateway.upstream.availability import Availability
 from gateway.upstream.connection import Connection
@@ -35,6 +36,9 @@ Permit = Callable[[], Awaitable[None]]
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that change nothing (RFC 9110, 9.2.1)."""
+
+_SHARE_SECONDS: Final = 1.0
+"""What each of many addresses has at least: a handshake takes a few ways there and back."""
 
 _PROTOCOLS: Final = {b"websocket": b"websocket", b"spdy/3.1": b"SPDY/3.1"}
 
@@ -318,14 +322,13 @@ class Upstream:
         self._require_there(self._availability.admit())
         if len(self._open) + self._connecting >= limits.connections:
             raise ServiceUnavailable(f'the cluster "{name}" is asked too much at once, please try again', retry_after=1)
-        connection = Connection(self, tenant)
         self._connecting += 1
         self._held[tenant] += 1
         try:
-            async with asyncio.timeout(limits.connect_seconds):
-                addresses, port = await self._addresses.get(), self._address[1]
-                transport = await connect(connection, addresses, port, self._tls, self._server_name, self._lane)
-        except (OSError, TimeoutError, ValueError) as error:
+            until = asyncio.get_running_loop().time() + limits.connect_seconds
+            async with asyncio.timeout_at(until):
+                connection, transport = await self._reach(tenant, until)
+        except (OSError, ValueError) as error:
             # What a certificate that does not verify says is for operators: the client can do nothing about it.
             logger.warning("the cluster %s cannot be reached: %s", name, type(error).__name__)
             self._part_with_idle()
@@ -346,6 +349,28 @@ class Upstream:
                 connection.abort()
                 raise
         return connection
+
+    async def _reach(self, tenant: str, until: float) -> tuple[Connection, TlsEnd]:
+        """A connection to the first of the cluster's addresses where somebody shows to be it, and its transport.
+
+        Each has its share of the time until then: one that is silent keeps nobody from the others. Raises ``OSError``, and
+        ``ValueError`` for a name that none can have.
+        """
+        clock, failure = asyncio.get_running_loop().time, OSError("there is no address")
+        addresses, port = await self._addresses.get(), self._address[1]
+        for number, address in enumerate(addresses):
+            share = max((until - clock()) / (len(addresses) - number), _SHARE_SECONDS)
+            # One of its own: nothing that a late handshake tells is told of another.
+            connection = Connection(self, tenant)
+            try:
+                async with asyncio.timeout(share):
+                    return connection, await connect(
+                        connection, address, port, self._tls, self._server_name, self._lane
+                    )
+            except OSError as error:
+                self._addresses.failed(address)
+                failure = error
+        raise failure
 
     # What connections tell.
 

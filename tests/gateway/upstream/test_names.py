@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import threading
 from collections import Counter
@@ -23,7 +24,7 @@ AT_ONCE = replace(PATIENT, rest_seconds=0)
 
 
 class Names:
-    """What looks up names: each has an address, or an error, or hangs."""
+    """What looks up names: each has an address or several, or an error, or hangs."""
 
     def __init__(self) -> None:
         self.known: dict[str, Any] = {}
@@ -42,7 +43,8 @@ class Names:
             raise socket.gaierror(socket.EAI_AGAIN, "no name server answers")
         if isinstance(found, Exception):
             raise found
-        return self._real(found, port, *given, **named)
+        each = found if isinstance(found, list) else [found]
+        return [answer for address in each for answer in self._real(address, port, *given, **named)]
 
 
 @pytest.fixture
@@ -100,6 +102,46 @@ async def test_whoever_is_elsewhere_is_found_there(names: Names) -> None:
             except ServiceUnavailable:
                 continue
         await good.close()
+
+
+async def _says_nothing(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+    await asyncio.Event().wait()
+
+
+async def _hangs_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.close()
+
+
+async def _speaks_no_tls(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 503 Service Unavailable\r\n\r\n")
+    await writer.drain()
+
+
+@pytest.mark.parametrize("visited", [_says_nothing, _hangs_up, _speaks_no_tls])
+async def test_one_address_where_nobody_answers_keeps_nobody_from_the_others(names: Names, visited: Any) -> None:
+    """D8: a host that is frozen, or being replaced, is one of three. Who comes next begins with the others."""
+    visits: list[asyncio.StreamWriter] = []
+
+    async def visit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        visits.append(writer)
+        await visited(reader, writer)
+
+    names.known["good.test"] = ["127.0.0.2", "127.0.0.3", "127.0.0.1"]
+    async with upstream_of(answering(ok())) as (_, upstream):
+        port = urlsplit(upstream.cluster.url).port
+        servers = [await asyncio.start_server(visit, host, port) for host in ("127.0.0.2", "127.0.0.3")]
+        good = by_name(upstream, "good.test", replace(AT_ONCE, connect_seconds=3, idle_connections=0))
+        answered = 0
+        for _ in range(20):
+            with contextlib.suppress(ServiceUnavailable):
+                answered += (await ask(good)).status == 200
+        await good.close()
+        for writer in visits:
+            writer.transport.abort()
+        for server in servers:
+            server.close()
+    assert answered, "nobody was found at the one address where somebody is"
+    assert len(visits) <= 20, "who was silent is asked first again and again"
 
 
 async def test_who_is_named_by_an_address_is_not_looked_up(names: Names) -> None:
