@@ -19,7 +19,7 @@ from typing import Any, Final
 import orjson
 
 from gateway.filters.standing import require_standing
-from gateway.handlers.acrossnamespaces.parts import STORED, Part, Query, at, is_open, read_all
+from gateway.handlers.acrossnamespaces.parts import CHANGED, STORED, Part, Query, at, is_open, read_all, with_each
 from gateway.handlers.placednamespaces import forwarding
 from gateway.handlers.reading import binding_of, check_options, head_of, limit_of, read_token, revision_of
 from gateway.http.messages import Request, Response
@@ -35,9 +35,6 @@ from kube.objects.tables import aligned_rows
 from kube.requests.status import BadRequest, Expired, StatusError
 
 _EXPIRED: Final = "The resourceVersion for the provided list is too old."
-CHANGED: Final = "what can be seen of the namespaces has changed, please list again"
-"""What a version or a token is worth that stands for a namespace which is closed or gone: its objects are not told of any more."""
-
 _BEGINNING: Final = "eJ"
 """What is compressed begins with it, and no token of the store's own lists does."""
 
@@ -81,9 +78,10 @@ async def list_(
     queries = {name: {**asked, **share} for name, asked in queries.items()}
     with forwarding.room_for(runtime, request) as room:
         parts = await read_all(runtime, request, kind, accept, places, queries, room)
-        if asyncio.get_running_loop().time() - since > PROMPT_SECONDS:
-            await require_standing(runtime, request.principal, recheck)
         found = {name: part for name, part in parts.items() if isinstance(part, Part)}
+        if asyncio.get_running_loop().time() - since > PROMPT_SECONDS:
+            shown = [places[name] for name in found if name != STORED]
+            await require_standing(runtime, request.principal, with_each(runtime, request, recheck, lambda: shown))
         failures = {name: part for name, part in parts.items() if isinstance(part, StatusError)}
         if failures:
             _excuse(request, accept, places, failures, something=any(part.objects for part in found.values()))

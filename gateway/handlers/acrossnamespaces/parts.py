@@ -6,7 +6,7 @@ What a cluster answers is checked as far as it is relied on: a list, of one vers
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from gateway.handlers.placednamespaces import forwarding
 from gateway.http.messages import Request
 from gateway.http.negotiation import Accept
 from gateway.process.runtime import Runtime
+from gateway.process.streams import Recheck
 from gateway.resources.kinds import Kind
 from gateway.upstream.answers import PAGE, Room, decode, token_of, version_of, whole
 from gateway.upstream.client import BadGateway, ShareTaken
@@ -27,6 +28,9 @@ from store.types import Key
 
 STORED: Final = ""
 """The name of the store's part; a placed namespace's is its workspace's UID."""
+
+CHANGED: Final = "what can be seen of the namespaces has changed, please list again"
+"""What a version or a token is worth that stands for a namespace which is closed or gone: its objects are not told of any more."""
 
 _VERSIONLESS: Final = "0"
 """In place of the version of what is measured or computed, as by metrics.k8s.io: it is what there is now."""
@@ -262,6 +266,26 @@ async def read_all(
     async with asyncio.TaskGroup() as group:
         tasks = {name: group.create_task(read(name)) for name in queries if name != STORED}
     return found | {name: task.result() for name, task in tasks.items()}
+
+
+def with_each(
+    runtime: Runtime, request: Request, recheck: Recheck, shown: Callable[[], Iterable[Placement]]
+) -> Recheck:
+    """``recheck``, and the right to each namespace that is ``shown``: the request for all of them says nothing of one (CT-07).
+
+    Raises ``Expired`` for one that may not be shown any more, for the others still may.
+    """
+
+    async def again() -> None:
+        await recheck()
+        for placement in list(shown()):
+            info = replace(request.info, namespace=placement.namespace)
+            try:
+                await forwarding.role_of(runtime, request.principal, info, placement)
+            except Forbidden:
+                raise Expired(CHANGED) from None
+
+    return again
 
 
 def is_open(request: Request, placement: Placement) -> bool:

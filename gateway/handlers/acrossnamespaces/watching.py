@@ -31,8 +31,9 @@ import orjson
 from gateway.filters.standing import begin
 from gateway.handlers import watching
 from gateway.handlers.acrossnamespaces.columns import Columns
-from gateway.handlers.acrossnamespaces.listing import CHANGED, scope_of
+from gateway.handlers.acrossnamespaces.listing import scope_of
 from gateway.handlers.acrossnamespaces.parts import (
+    CHANGED,
     STORED,
     Part,
     Query,
@@ -43,6 +44,7 @@ from gateway.handlers.acrossnamespaces.parts import (
     read_placed,
     refusal,
     stored_request,
+    with_each,
 )
 from gateway.handlers.acrossnamespaces.turns import ROOM, Turn, Turns
 from gateway.handlers.placednamespaces import forwarding
@@ -254,7 +256,15 @@ class _Merger:
         def bookmark(*, initial: bool = False) -> bytes:
             return encoder.bookmark(int(self.runtime.merged_versions.number(scope, parts)), initial=initial)
 
-        stream = await begin(self.runtime, self.request, stored.recheck, definition=encoder.definition)
+        begins = {placement.namespace: placement for placement in placements if placement.workspace in parts}
+
+        def shown() -> Iterable[Placement]:
+            """What it begins with, and the namespaces that are read: not those whose kind is not there, or not for the caller."""
+            read = {name: placement for name, (placement, reader) in self.readers.items() if not reader.done()}
+            return (begins | read).values()
+
+        recheck = with_each(self.runtime, self.request, stored.recheck, shown)
+        stream = await begin(self.runtime, self.request, recheck, definition=encoder.definition)
         late = Timeout("the client does not take what the watch begins with")
         timer = loop.call_later(_BEGINNING_SECONDS, stream.end, late)
         others: list[asyncio.Task[None]] = []

@@ -130,6 +130,40 @@ def test_an_open_watch_ends_with_the_binding_that_it_rests_on(door: Door) -> Non
     assert (last["type"], last["object"]["reason"]) == ("ERROR", "Forbidden")
 
 
+def test_an_open_watch_of_all_namespaces_ends_with_the_binding_that_one_of_them_rests_on(door: Door) -> None:
+    """CT-07: whoever may list the kind everywhere goes on without that namespace."""
+    owner, viewer = door.person("olga", Role.OWNER), door.person("vera", Role.VIEWER)
+    name = door.place(owner)
+    rules = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}]
+    role = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": "secrets"}, "rules": rules}
+    members = {"apiGroup": RBAC, "kind": "Group", "name": "tenantry:viewer"}
+    everywhere = {
+        **binding("secrets", "x", "ClusterRole", "secrets"),
+        "kind": "ClusterRoleBinding",
+        "subjects": [members],
+    }
+    assert owner.post(f"/apis/{RBAC}/v1/clusterroles", role).status == 201
+    assert owner.post(f"/apis/{RBAC}/v1/clusterrolebindings", everywhere).status == 201
+    bindings = f"/apis/{RBAC}/v1/namespaces/{name}/rolebindings"
+    body = binding("reads", f"vera@{door.name}.test", "ClusterRole", "tenantry-tenant-edit")
+    assert owner.post(bindings, body).status == 201
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"a": "b"}}
+    assert owner.post(f"/api/v1/namespaces/{name}/secrets", secret).status == 201
+
+    def shown() -> list[str]:
+        items = viewer.get("/api/v1/secrets").body.get("items", ())
+        return [item["metadata"]["name"] for item in items if item["metadata"]["namespace"] == name]
+
+    door.until(lambda: "s" in shown())
+    with viewer.watch(
+        "/api/v1/secrets", resourceVersion=viewer.get("/api/v1/secrets").body["metadata"]["resourceVersion"]
+    ) as watch:
+        assert owner.delete(f"{bindings}/reads").status == 200
+        last = watch.until_end()[-1]
+    assert (last["type"], last["object"]["reason"]) == ("ERROR", "Expired")
+    assert shown() == []
+
+
 def test_what_the_clusters_people_bind_by_name_counts_as_well(door: Door) -> None:
     owner, viewer = door.person("olga", Role.OWNER), door.person("vera", Role.VIEWER)
     name = door.place(owner)

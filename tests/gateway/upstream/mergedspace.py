@@ -25,8 +25,10 @@ from gateway.upstream.client import Limits, Upstream
 from gateway.upstream.placements import Placements
 from gateway.upstream.versions import MergedVersions
 from kube.authentication.identity import Principal
+from kube.authorization.decisions import Decision, Verdict
 from kube.authorization.leastrole import WorkspaceRoles
 from kube.authorization.rbac import Rule
+from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import Forbidden
 from store.engine import Engine, Options
 from store.types import Create, Delete, Key, Update
@@ -144,7 +146,11 @@ class Space:
 
     def __init__(self, store: Engine, sides: dict[str, Side], upstreams: dict[str, Upstream]) -> None:
         async def roles(_cluster: str) -> WorkspaceRoles:
-            return WorkspaceRoles.of({"viewer": (Rule(("*",), ("*",), ("*",)),)}, {"viewer": "viewer"})
+            return WorkspaceRoles.of({self.account: (Rule(("*",), ("*",), ("*",)),)}, {self.account: self.account})
+
+        async def authorize(_principal: Principal, info: RequestInfo) -> Decision:
+            bound = info.namespace in self.bound
+            return Decision(Verdict.ALLOW if bound else Verdict.NO_OPINION, "rbac")
 
         async def token(*_: Any) -> str:
             return "workspace"
@@ -154,6 +160,8 @@ class Space:
 
         self.store, self.sides, self.upstreams, self.closed = store, sides, upstreams, False
         self.path = CONFIG_MAPS
+        self.account, self.group, self.bound = "viewer", "tenantry:owner", set[str]()
+        """The account that may everything on the clusters, what anna is in the tenant, and where a RoleBinding is hers."""
         self.streams = OpenStreams()
         self.placements = Placements(store)
         self.runtime = SimpleNamespace(
@@ -164,6 +172,7 @@ class Space:
                 as_gateway=lambda name: (upstreams[name], "gateway"),
                 roles=roles,
             ),
+            authorization=SimpleNamespace(authorize=authorize),
             workspace_tokens=SimpleNamespace(get=token),
             held_answers=HeldAnswers(),
             merged_versions=MergedVersions(),
@@ -180,7 +189,7 @@ class Space:
 
     def _asked(self, accept: bytes, query: dict[str, str]) -> Request:
         info = resolve("GET", self.path.encode(), b"watch=true" if "watch" in query else b"", "acme")
-        who = Principal(name="anna", tenant="acme", groups=("tenantry:owner",), authenticator="test")
+        who = Principal(name="anna", tenant="acme", groups=(self.group,), authenticator="test")
         headers = ((b"accept", accept),)
         return Request(
             principal=who,

@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 import pytest
 
-from gateway.handlers.acrossnamespaces import watching
+from gateway.handlers.acrossnamespaces import listing, watching
 from kube.requests.status import Expired
 from tests.databases import migrated
 from tests.gateway.upstream.asking import until
@@ -134,6 +134,57 @@ async def test_what_a_cluster_shows_no_more_is_believed_once_a_minute(
             await until(lambda: there.sides["evil"].watches > before + 2)
             there.sides["good"].events.put_nowait(event("ADDED", claim("g", "acme-good", 8)))
             assert await following == ("ADDED", "g")
+
+
+async def test_an_open_watch_ends_with_the_right_to_one_of_its_namespaces(database: str) -> None:
+    """CT-07: whoever may still list the kind everywhere lists anew, without what a RoleBinding had given."""
+    async with space(database) as there:
+        there.account, there.group, there.bound = "editor", "tenantry:viewer", {"acme-evil", "acme-good"}
+        body, _ = await there.list()
+        assert namespaces(body) == {"here", "acme-evil", "acme-good"}
+        number = body["metadata"]["resourceVersion"]
+        async with aclosing(await there.watch(resourceVersion=number)) as chunks, aclosing(told(chunks)) as events:
+            there.sides["good"].events.put_nowait(event("ADDED", config_map("g", "acme-good", 8)))
+            assert await anext(events) == ("ADDED", "g")
+            # What is as before ends nothing.
+            there.streams.reauthorize(None)
+            there.sides["evil"].events.put_nowait(event("ADDED", config_map("e", "acme-evil", 8)))
+            assert await anext(events) == ("ADDED", "e")
+            there.bound.remove("acme-evil")
+            there.streams.reauthorize(None)
+            (stream,) = there.streams._open
+            await stream.ended
+            there.sides["evil"].events.put_nowait(event("ADDED", config_map("later", "acme-evil", 9)))
+            assert [each async for each in events] == [("ERROR", "410")]
+        body, _ = await there.list()
+        assert namespaces(body) == {"here", "acme-good"}
+        # What could be seen from the start is what the right to is asked about.
+        version = body["metadata"]["resourceVersion"]
+        async with aclosing(await there.watch(resourceVersion=version)) as chunks, aclosing(told(chunks)) as events:
+            there.streams.reauthorize(None)
+            there.sides["good"].events.put_nowait(event("ADDED", config_map("h", "acme-good", 9)))
+            assert await anext(events) == ("ADDED", "h")
+
+
+async def test_nothing_of_a_namespace_is_shown_by_a_list_that_took_long_once_the_right_to_it_has_ended(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "PROMPT_SECONDS", 0.0)
+    async with space(database) as there:
+        there.account, there.group, there.bound = "editor", "tenantry:viewer", {"acme-evil", "acme-good"}
+        body, _ = await there.list()
+        assert namespaces(body) == {"here", "acme-evil", "acme-good"}
+        recheck = there.recheck
+
+        async def ends() -> None:
+            await recheck()
+            there.bound.clear()
+
+        monkeypatch.setattr(there, "recheck", ends)
+        with pytest.raises(Expired):
+            await there.list()
+        body, _ = await there.list()
+        assert namespaces(body) == {"here"}
 
 
 async def test_a_space_is_known_to_have_got_a_placed_namespace(database: str) -> None:
