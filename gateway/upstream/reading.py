@@ -25,6 +25,8 @@ from kube.requests.status import ServiceUnavailable
 Found = TypeVar("Found")
 
 WATCH_SECONDS: Final = 300
+_LATE_SECONDS: Final = 30.0
+"""How much later than it was asked to a cluster may end a watch: one that is frozen says nothing, and never ends it."""
 _WORKERS: Final = ThreadPoolExecutor(2, "reading")
 """Of their own: what takes a moment does not wait behind those who wait for a cluster."""
 
@@ -101,20 +103,30 @@ async def read_events(
 ) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
     """What happens in a collection after a resource version, until the cluster ends it. Raises ``StatusError``.
 
+    It ends within ``WATCH_SECONDS``, by whomever: what nobody has said since then is not taken for what is.
     A watch brings no more than a list may: whoever keeps what it brings lists anew then, and lets go what is no more.
     """
     query = f"watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={quote(since)}"
-    way = Way(*clusters.as_gateway(cluster))
+    way, until = Way(*clusters.as_gateway(cluster)), asyncio.get_running_loop().time() + WATCH_SECONDS + _LATE_SECONDS
     answer = _require_done(await _get(way, f"{path}?{query}", long_running=True))
     room = Room()
-    async with contextlib.aclosing(answer.chunks):  # type: ignore[type-var]
-        async for line in lines(answer, cluster):
+    async with contextlib.aclosing(answer.chunks), contextlib.aclosing(lines(answer, cluster)) as found:  # type: ignore[type-var]
+        while (line := await _next(found, until)) is not None:
             room.take(len(line), cluster)
             event = await _beside(len(line), partial(_read, line, cluster, room, _checked))
             item = event.get("object")
             if not isinstance(item, dict) or not (event.get("type") in ("ERROR", "BOOKMARK") or _is_object(item)):
                 raise BadGateway("an event is none")
             yield str(event.get("type")), item
+
+
+async def _next(found: AsyncGenerator[bytes, None], until: float) -> bytes | None:
+    """The next line, ``None`` at the end. Raises ``ServiceUnavailable`` where neither comes by then."""
+    try:
+        async with asyncio.timeout_at(until):
+            return await anext(found, None)
+    except TimeoutError:
+        raise ServiceUnavailable("it does not end its watch") from None
 
 
 async def _decoded(answer: Answer, cluster: str, room: Room, read: Callable[[dict[str, Any]], Found]) -> Found:

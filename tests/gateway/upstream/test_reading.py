@@ -42,6 +42,10 @@ def binding(number: int) -> dict[str, Any]:
     return {"metadata": {"name": f"b{number}", "namespace": "acme-web", "resourceVersion": "7"}}
 
 
+def event_of(type_: str) -> bytes:
+    return json.dumps({"type": type_, "object": binding(0)}).encode() + b"\n"
+
+
 async def read(behave: Callable[[Visit], Awaitable[None]], ask: Callable[[Any], Awaitable[Any]]) -> Any:
     """What a reader says of a cluster, where the product's own token is ``gateway``."""
     async with upstream_of(behave) as (_, upstream):
@@ -192,6 +196,32 @@ async def test_a_watch_brings_no_more_than_a_list_may(monkeypatch: pytest.Monkey
     with pytest.raises(BadGateway, match="more than 2000 values"):
         await read(behave, ask)
     assert 0 < brought < 2000
+
+
+@pytest.mark.parametrize(
+    "said", [b"", event_of("BOOKMARK"), event_of("ADDED")], ids=["nothing", "a bookmark", "an event"]
+)
+async def test_a_watch_that_its_cluster_does_not_end_ends_all_the_same(
+    said: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GW19: one that is frozen holds its connections, and a right that was taken there would stand here for as long."""
+    monkeypatch.setattr(reading, "WATCH_SECONDS", 0)
+    monkeypatch.setattr(reading, "_LATE_SECONDS", 0.5)
+
+    async def behave(visit: Visit) -> None:
+        await visit.request()
+        await visit.say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while said:
+            await visit.say(b"%x\r\n%b\r\n" % (len(said), said))
+            await asyncio.sleep(0.05)
+        await asyncio.Event().wait()
+
+    async def ask(clusters: Any) -> None:
+        async for _ in reading.read_events(clusters, "prod", PATH, "9"):
+            pass
+
+    with pytest.raises(ServiceUnavailable, match="does not end"):
+        await read(behave, ask)
 
 
 async def pieces_of(text: bytes, sizes: list[int]) -> AsyncIterator[bytes]:
