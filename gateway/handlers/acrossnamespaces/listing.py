@@ -89,7 +89,7 @@ async def list_(
             versions = {name: part.version for name, part in found.items()}
             number = runtime.merged_versions.number(scope_of(request, kind), versions)
         try:
-            return await _shown(request, kind, accept, found, number, limit, binding)
+            return await _shown(request, kind, accept, found, queries, number, limit, binding)
         except TypeError:
             size = sum(len(part.objects) for part in found.values()) * 1024
             unfit = await request.in_thread(size, _unfit, found, places)
@@ -97,7 +97,7 @@ async def list_(
                 raise
         fit = {name: part for name, part in found.items() if name not in unfit}
         _excuse(request, accept, places, unfit, something=any(part.objects for part in fit.values()))
-        return await _shown(request, kind, accept, fit, number, limit, binding)
+        return await _shown(request, kind, accept, fit, queries, number, limit, binding)
 
 
 def _queries(
@@ -154,16 +154,18 @@ def _unfit(found: Mapping[str, Part], places: Mapping[str, Placement]) -> dict[s
 
 
 async def _shown(
-    request: Request, kind: Kind, accept: Accept, found: Mapping[str, Part], number: str, limit: int, binding: str
-) -> Response:
+    request: Request, kind: Kind, accept: Accept, found: Mapping[str, Part], queries: Mapping[str, Query], number: str,
+    limit: int, binding: str,
+) -> Response:  # fmt: skip
     objects: list[dict[str, Any]] = []
     following: dict[str, Query] = {}
     # The kind's own: what one cluster says of its part is not said of the others'.
     head = head_of(request, kind, accept)
     for name, part in found.items():
         if limit and objects and len(objects) + len(part.objects) > limit:
-            # There are more parts than room: this one comes later, as it is now.
-            following[name] = at(part.version, "Exact")
+            # There are more parts than room: this one comes later, from where it was or as it is now.
+            asked = queries[name]
+            following[name] = {"continue": asked["continue"]} if "continue" in asked else at(part.version, "Exact")
             continue
         objects += aligned_rows(part.objects, part.head, head) if accept.is_table else part.objects
         if part.token:

@@ -158,7 +158,11 @@ async def _read_page(
     if answer.status != 200:
         raise refusal(answer.status, data, placement, told)
     named = asked.query.get("includeObject") != "None"
-    return await asked.in_thread(len(data), lambda: _checked(data, placement, accept, room, named=named))
+    part = await asked.in_thread(len(data), lambda: _checked(data, placement, accept, room, named=named))
+    if part.token and len(part.objects) > int(asked.query["limit"]):
+        # What knows no limit has no pages.
+        raise BadGateway(f'the cluster "{placement.cluster}" answers with more objects than it was asked for')
+    return part
 
 
 def _goes_on(query: Query) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
+from urllib.parse import parse_qsl, urlsplit
 
 import orjson
 
@@ -92,6 +93,8 @@ class Side:
         self.continues = ""
         self.head: dict[str, Any] = {}
         self.discovery: dict[str, Any] = DISCOVERY
+        self.page: Callable[[dict[str, str]], dict[str, Any]] | None = None
+        """What it answers to a list instead, by its query."""
         self.events: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def behave(self, visit: Visit) -> None:
@@ -107,6 +110,10 @@ class Side:
                 await visit.say(told if isinstance(told, bytes) else ok(json.dumps(told).encode()))
                 continue
             self.lists.append(path)
+            if self.page is not None:
+                query = dict(parse_qsl(urlsplit(path).query))
+                await visit.say(ok(json.dumps(self.page(query)).encode()))
+                continue
             harm = self.harm.get("continue" if "continue=" in path else "list")
             await visit.say(harm or ok(json.dumps(self._list(as_table=b"as=Table" in headers[b"accept"])).encode()))
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import orjson
@@ -22,6 +23,7 @@ from tests.gateway.upstream.mergedspace import (
     NO_PAGE,
     SUSPENDED,
     TABLE,
+    Side,
     Space,
     answer,
     config_map,
@@ -155,6 +157,38 @@ async def test_the_chunks_of_what_has_no_version_and_knows_no_limit_go_on(databa
         asked = [path for side in there.sides.values() for path in side.lists]
         assert len(asked) > 4
         assert not [path for path in asked if "resourceVersion" in path]
+
+
+async def test_chunks_of_other_sizes_bring_each_object_once(database: str) -> None:
+    """A client may ask for less than before: a part that has no room any more goes on from where it was."""
+
+    def page(side: Side, query: dict[str, str]) -> dict[str, Any]:
+        begin = int(query.get("continue", "0"))
+        end = begin + min(2, int(query["limit"]))
+        items = [config_map(f"{side.name}{number}", side.namespace) for number in range(begin, min(end, 6))]
+        return {"metadata": {"resourceVersion": "7", "continue": str(end) if end < 6 else ""}, "items": items}
+
+    async with space(database) as there:
+        for side in there.sides.values():
+            side.page = partial(page, side)
+        body, _ = await there.list(limit="500")
+        found = list(body["items"])
+        while token := body["metadata"].get("continue"):
+            body, _ = await there.list(limit="1", **{"continue": token})
+            assert len(body["items"]) <= 1
+            found += body["items"]
+        names = [item["metadata"]["name"] for item in found]
+        assert sorted(names) == sorted([f"{name}{number}" for name in there.sides for number in range(6)] + ["stored"])
+
+
+async def test_a_page_that_is_longer_than_it_was_asked_for_is_none(database: str) -> None:
+    async with space(database) as there:
+        evil = there.sides["evil"]
+        evil.continues = "more"
+        evil.head = {"items": [config_map(f"e{number}", evil.namespace) for number in range(9)]}
+        with pytest.raises(StatusError) as refused:
+            await there.list(limit="9")
+        assert (refused.value.code, "more objects" in refused.value.message) == (502, True)
 
 
 @pytest.mark.parametrize("accept", [TABLE, b"application/json"])
