@@ -37,7 +37,7 @@ class Credentials:
             scheme, _, token = self.authorization.strip(_BLANKS).partition(" ")
             if token and scheme.lower() == "bearer":
                 # Streams keep what they show, and tokens are long.
-                self.authorization, self.bearer = scheme, None if any(map(str.isspace, token)) else token
+                self.authorization, self.bearer = scheme, token if token.split() == [token] else None
 
     def __repr__(self) -> str:
         return "Credentials(…)"
