@@ -243,9 +243,6 @@ class RequestPipeline:
         async def again() -> None:
             principal = await self._identify(credentials, time.time())
             await recheck(self._runtime.authorization, principal, info)
-            if self.request is not None:
-                # Whatever a stream asks about from now on, one namespace of many say, is asked of who it is by now.
-                self.request.principal = principal
 
         return again
 
