@@ -154,9 +154,15 @@ def _unfit(found: Mapping[str, Part], places: Mapping[str, Placement]) -> dict[s
 
 
 async def _shown(
-    request: Request, kind: Kind, accept: Accept, found: Mapping[str, Part], queries: Mapping[str, Query], number: str,
-    limit: int, binding: str,
-) -> Response:  # fmt: skip
+    request: Request,
+    kind: Kind,
+    accept: Accept,
+    found: Mapping[str, Part],
+    queries: Mapping[str, Query],
+    number: str,
+    limit: int,
+    binding: str,
+) -> Response:
     objects: list[dict[str, Any]] = []
     following: dict[str, Query] = {}
     # The kind's own: what one cluster says of its part is not said of the others'.
