@@ -133,14 +133,19 @@ async def _judged(
             placement,
             lambda headers: _connect(runtime, request, placement, role, headers, permit=permit),
         )
-    judged: Request | None = await rehearsal.judged()
     try:
+        judged: Request | None = await rehearsal.judged()
         while judged is not None:
-            # Whoever it was that had to be waited for: what changes something is sent on a decision of now.
-            answer = await ask(runtime, judged, placement, role, follows=request.info.is_long_running, permit=permit)
+            try:
+                # Whoever it was that had to be waited for: what changes something is sent on a decision of now.
+                answer = await ask(
+                    runtime, judged, placement, role, follows=request.info.is_long_running, permit=permit
+                )
+            except (BadGateway, Timeout):
+                # It was sent, and nobody knows what came of it.
+                settlements.clear()
+                raise
             judged = await rehearsal.again(answer)
-    except (BadGateway, Timeout):
-        raise
     except (StatusError, Overtaken):
         # Nothing was sent, or it was refused.
         await _settle(settlements, made=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -238,6 +239,20 @@ def test_kinds_that_the_cluster_alone_has_count_there(door: Door, placed: tuple[
     assert owner.delete(f"{path}/none").status == 404
     assert eventually(lambda: used(door, name) == 2)
     assert owner.post(path, machine("c")).status == 403
+
+
+def test_what_the_door_does_not_send_takes_nothing(door: Door, placed: tuple[Caller, str], machines: str) -> None:
+    """AD1: the cluster has nothing against what has a key twice, and what is judged could be another than it reads."""
+    owner, namespace = placed
+    name, path = f"count/{MACHINES}", machines.format(namespace)
+    bound(door, **{name: "1"})
+    machine = {"apiVersion": "virtual.example.org/v1alpha1", "kind": "Machine", "metadata": {"name": "a"}}
+    twice = json.dumps({**machine, "spec": {"cores": 1}}).replace('"cores": 1', '"cores": 1, "cores": 2').encode()
+    media = {"Content-Type": "application/json"}
+    assert eventually(lambda: owner.call("PUT", f"{path}/a", twice, media).status == 400)
+    assert used(door, name) == 0
+    assert owner.put(f"{path}/a", machine).status == 201
+    assert used(door, name) == 1
 
 
 @pytest.fixture
