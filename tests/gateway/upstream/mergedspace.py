@@ -105,7 +105,7 @@ class Side:
                 self.watches += 1
                 await self._watched(visit)
                 return
-            if "/namespaces/" not in path:
+            if path.startswith("/apis") and "/namespaces/" not in path:
                 told = self.discovery.get(path, NO_PAGE)
                 await visit.say(told if isinstance(told, bytes) else ok(json.dumps(told).encode()))
                 continue
