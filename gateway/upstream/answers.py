@@ -178,6 +178,15 @@ class Lines(Protocol):
         ...
 
 
+def says_not_found(data: bytes) -> bool:
+    """Whether a body of a 404 is a Kubernetes API server's: anybody before one that is away answers 404 as well."""
+    try:
+        said = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(said, dict) and (said.get("kind"), said.get("reason")) == ("Status", "NotFound")
+
+
 async def whole(answer: Answer, cluster: str, room: Room) -> bytes:
     """An answer's body, when it may be taken apart; the answer is closed. Raises ``BadGateway`` for more than there is room for."""
     pieces, size = [], 0

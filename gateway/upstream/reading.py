@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from gateway.http.messages import LARGE
-from gateway.upstream.answers import PAGE, Room, lines, token_of, version_of, whole
+from gateway.upstream.answers import PAGE, Room, lines, says_not_found, token_of, version_of, whole
 from gateway.upstream.client import Answer, BadGateway, Upstream
 from gateway.upstream.clusters import Clusters
 from gateway.upstream.placements import Placement
@@ -90,11 +90,15 @@ async def read_document(
 async def read_object_as(
     clusters: Clusters, tokens: WorkspaceTokens, placement: Placement, role: str, path: str
 ) -> dict[str, Any] | None:
-    """One object of a placed namespace, with the workspace's own token; ``None`` where there is none. Raises ``StatusError``."""
+    """One object of a placed namespace, with the workspace's own token; ``None`` where there is none.
+
+    Raises ``StatusError``, ``Unserved`` for a 404 that says of no object that it is not there.
+    """
     answer = await _with_token(clusters, tokens, placement, role, lambda way: _get(way, path))
     if answer.status == 404:
-        answer.close()
-        return None
+        if says_not_found(await whole(answer, placement.cluster, Room())):
+            return None
+        raise Unserved("it answers 404")
     return await _decoded(_require_done(answer), placement.cluster, Room(), _object)
 
 

@@ -26,10 +26,11 @@ from urllib.parse import quote
 import orjson
 
 from gateway.controllers.publications import source_of
-from gateway.upstream.answers import Room, whole
+from gateway.upstream.answers import Room, says_not_found, whole
 from gateway.upstream.clusters import ClusterQueues, Clusters
 from gateway.upstream.placements import Placement, placement_in
-from gateway.upstream.reading import read_object_as
+from gateway.upstream.reading import Unserved, read_object_as
+from gateway.upstream.served import is_served
 from gateway.upstream.tokens import WorkspaceTokens
 from kube.authorization.rbac import Attributes
 from kube.objects import publications
@@ -197,10 +198,9 @@ class _Copy:
         self._tokens = tokens
         self._placement = placement
         self._place = (source.group, source.resource.partition(":")[0])
+        self._version = version.rpartition("/")[2]
         self._name = source.name
-        self._collection = object_path(
-            source.group, version.rpartition("/")[2], self._place[1], namespace=placement.namespace
-        )
+        self._collection = object_path(source.group, self._version, self._place[1], namespace=placement.namespace)
 
     async def follow(self, publication: Publication | None) -> Reason | None:
         """Make it as it must be, or say why it is not. Raises ``StatusError``, and ``_Overtaken``."""
@@ -236,7 +236,17 @@ class _Copy:
 
     async def _read(self, role: str) -> Body | None:
         path = f"{self._collection}/{quote(self._name, safe=':')}"
-        return await read_object_as(self._clusters, self._tokens, self._placement, role, path)
+        try:
+            return await read_object_as(self._clusters, self._tokens, self._placement, role, path)
+        except Unserved:
+            await self._require_unserved()
+            return None
+
+    async def _require_unserved(self) -> None:
+        """Raise ``ServiceUnavailable`` unless the cluster has not the kind: what else answers 404 does not say that a copy is gone."""
+        group, plural = self._place
+        if await is_served(self._clusters, self._placement.cluster, (group, self._version, plural)):
+            raise ServiceUnavailable("it answers 404")
 
     async def _delete(self, found: Body | None) -> Reason | None:
         return None if found is None else await self._remove({"uid": found["metadata"].get("uid")})
@@ -265,6 +275,8 @@ class _Copy:
             raise _Overtaken
         if answer.status in (401, 429) or answer.status >= 500:
             raise ServiceUnavailable(f"it answers {answer.status}")
+        if answer.status == 404 and not says_not_found(said):
+            await self._require_unserved()
         if answer.status >= 400:
             # What it says may repeat the object, and a copy of a Secret is one.
             logger.info(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from functools import partial
 from types import SimpleNamespace
@@ -340,6 +341,39 @@ async def test_a_cluster_that_is_away_is_asked_for_a_copy_at_one_pace_however_of
         undo()
         evil, good = (asked(cluster) - begun[cluster] for cluster in ("evil", "good"))
     assert evil <= 3 * good, f"asked {evil} times where another was {good} times"
+
+
+async def test_a_copy_is_gone_where_the_cluster_says_so_and_not_where_anybody_answers_404(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AZ8: a balancer before a cluster that is away answers 404 as well, and the copy may be one of a Secret."""
+    monkeypatch.setattr(copies, "REST_SECONDS", 0.1)
+    gone = json.dumps({"kind": "Status", "reason": "NotFound", "code": 404, "metadata": {}}).encode()
+
+    def saying(body: bytes) -> Callable[[str], Any]:
+        async def said(visit: Visit) -> None:
+            head = f"HTTP/1.1 404 Not Found\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+            await visit.say(head.encode() + body)
+
+        return lambda _path: said
+
+    async with following(database, saying(b"404 page not found"), saying(gone)) as there:
+        keys = []
+        for namespace in ("acme-0", EVIL):
+            placed = await there.store.get(Key(SPACE, "", "namespaces", "", namespace))
+            assert placed is not None
+            spec = {"cluster": NAMESPACES[namespace], "workspace": workspace_of(orjson.loads(placed.data))}
+            metadata = {"name": "|secrets|pull", "namespace": namespace, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+            body = {"metadata": metadata, "spec": {**spec, "apiVersion": "v1"}, "status": {"reason": "OnItsWay"}}
+            keys.append(Key(SPACE, *PLACED_COPIES, namespace, metadata["name"]))
+            await there.store.commit(Create(keys[-1], body))
+
+        async def settled() -> bool:
+            return await there.store.get(keys[0]) is None and len(there.heard["evil"]) > 2
+
+        async with at_work(PlacedCopies(there.store, there, there.tokens, database).run()):
+            await there.until(settled)
+            assert await there.store.get(keys[1]) is not None
 
 
 async def test_a_cluster_that_never_says_which_hosts_it_has_keeps_nobody_waiting(
