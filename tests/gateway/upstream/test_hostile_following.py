@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import uuid4
 
-import orjson
 import pytest
 
 from access.admission.tenancy.placedquota import PlacedQuotas, usage_key
@@ -23,23 +20,21 @@ from gateway.process.keyedlocks import KeyedLocks
 from gateway.upstream import clusters
 from gateway.upstream.client import Cluster
 from gateway.upstream.openedobjects import OpenedObjects
-from gateway.upstream.placed import copies, hosts, rights
-from gateway.upstream.placed.copies import PlacedCopies
+from gateway.upstream.placed import hosts, rights
 from gateway.upstream.placed.hosts import IngressReader
 from gateway.upstream.placed.quota import PlacedUsageController
 from gateway.upstream.placed.rights import PlacedRights
-from gateway.upstream.placements import Placement, Placements, workspace_of
+from gateway.upstream.placements import Placement, Placements
 from gateway.upstream.tokens import WorkspaceTokens
 from kube.authorization.placedrights import PREFIX
 from kube.authorization.rbac import GROUP
 from kube.customresources.definitions import CRDS
 from kube.kinds.openings import API_SERVICES, openings_from
-from kube.objects.publications import PLACED_COPIES
 from kube.quota.quantities import parse_quantity
 from kube.quota.reservations import Reservation
 from kube.quota.tenantquotas import PLACED_RESERVATIONS, PLACED_USAGES, UsageRule
 from kube.requests.status import ServiceUnavailable
-from store.types import Create, Key, PreconditionFailed, Range, Update
+from store.types import Key, Range, Update
 from tenants.quotas import tenant_quota_key
 from tests.databases import migrated
 from tests.gateway.upstream.following import (
@@ -300,80 +295,6 @@ async def test_a_cluster_whose_watches_end_at_once_is_not_read_without_a_rest(
             async with asyncio.timeout(300):
                 await rested.wait()
     assert lists == [2], "both kinds once, and then a rest"
-
-
-async def test_a_cluster_that_is_away_is_asked_for_a_copy_at_one_pace_however_often_that_was_due(
-    database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """AZ8: what looks at it meanwhile, an event or the round of each minute, leaves no further attempts behind."""
-    monkeypatch.setattr(copies, "REST_SECONDS", 0.1)
-
-    def asked(cluster: str) -> int:
-        return sum(path.endswith("/configmaps/motd") for path in there.heard[cluster])
-
-    async with following(database, lambda _path: ended, lambda _path: ended) as there:
-        keys = []
-        for namespace in ("acme-0", EVIL):
-            placed = await there.store.get(Key(SPACE, "", "namespaces", "", namespace))
-            assert placed is not None
-            spec = {"cluster": NAMESPACES[namespace], "workspace": workspace_of(orjson.loads(placed.data))}
-            metadata = {"name": "|configmaps|motd", "namespace": namespace, "deletionTimestamp": "2026-01-01T00:00:00Z"}
-            body = {"metadata": metadata, "spec": {**spec, "apiVersion": "v1"}, "status": {"reason": "OnItsWay"}}
-            keys.append(Key(SPACE, *PLACED_COPIES, namespace, metadata["name"]))
-            await there.store.commit(Create(keys[-1], body))
-        work = PlacedCopies(there.store, there, there.tokens, database)
-        undo = there.store.subscribe(work.on_events)
-
-        async def more(cluster: str, than: int) -> bool:
-            return asked(cluster) > than
-
-        async with at_work(work.run()):
-            for number in range(30):
-                before, found = asked("evil"), await there.store.get(keys[1])
-                assert found is not None
-                touched = orjson.loads(found.data)
-                touched["metadata"]["labels"] = {"touched": str(number)}
-                with contextlib.suppress(PreconditionFailed):
-                    await there.store.commit(Update(keys[1], found.revision, touched))
-                await there.until(partial(more, "evil", before))
-            begun = {cluster: asked(cluster) for cluster in there.heard}
-            await there.until(partial(more, "good", begun["good"] + 20))
-        undo()
-        evil, good = (asked(cluster) - begun[cluster] for cluster in ("evil", "good"))
-    assert evil <= 3 * good, f"asked {evil} times where another was {good} times"
-
-
-async def test_a_copy_is_gone_where_the_cluster_says_so_and_not_where_anybody_answers_404(
-    database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """AZ8: a balancer before a cluster that is away answers 404 as well, and the copy may be one of a Secret."""
-    monkeypatch.setattr(copies, "REST_SECONDS", 0.1)
-    gone = json.dumps({"kind": "Status", "reason": "NotFound", "code": 404, "metadata": {}}).encode()
-
-    def saying(body: bytes) -> Callable[[str], Any]:
-        async def said(visit: Visit) -> None:
-            head = f"HTTP/1.1 404 Not Found\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
-            await visit.say(head.encode() + body)
-
-        return lambda _path: said
-
-    async with following(database, saying(b"404 page not found"), saying(gone)) as there:
-        keys = []
-        for namespace in ("acme-0", EVIL):
-            placed = await there.store.get(Key(SPACE, "", "namespaces", "", namespace))
-            assert placed is not None
-            spec = {"cluster": NAMESPACES[namespace], "workspace": workspace_of(orjson.loads(placed.data))}
-            metadata = {"name": "|secrets|pull", "namespace": namespace, "deletionTimestamp": "2026-01-01T00:00:00Z"}
-            body = {"metadata": metadata, "spec": {**spec, "apiVersion": "v1"}, "status": {"reason": "OnItsWay"}}
-            keys.append(Key(SPACE, *PLACED_COPIES, namespace, metadata["name"]))
-            await there.store.commit(Create(keys[-1], body))
-
-        async def settled() -> bool:
-            return await there.store.get(keys[0]) is None and len(there.heard["evil"]) > 2
-
-        async with at_work(PlacedCopies(there.store, there, there.tokens, database).run()):
-            await there.until(settled)
-            assert await there.store.get(keys[1]) is not None
 
 
 async def test_a_cluster_that_never_says_which_hosts_it_has_keeps_nobody_waiting(
