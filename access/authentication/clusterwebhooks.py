@@ -98,7 +98,8 @@ class ClusterWebhookAuthenticator:
                 except AWAY as error:
                     logger.warning("the credentials of webhooks cannot be read: %s", type(error).__name__)
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._told.wait(), POLL_SECONDS)
+                    async with asyncio.timeout(POLL_SECONDS):
+                        await self._told.wait()
         finally:
             self._connection.close()
 

@@ -123,7 +123,8 @@ class StandingCredentials:
         try:
             while True:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._told.wait(), POLL_SECONDS)
+                    async with asyncio.timeout(POLL_SECONDS):
+                        await self._told.wait()
                 # Cleared before the reading: what is told while it runs brings another one.
                 self._told.clear()
                 now = time.time()

@@ -152,7 +152,8 @@ class RequestLog:
         self._ending = True
         self._full.set()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._ended.wait(), 2)
+            async with asyncio.timeout(2):
+                await self._ended.wait()
         await writer()
         try:
             async with asyncio.timeout(5):
@@ -206,7 +207,8 @@ class RequestLog:
                 ) as connection:
                     while not self._ending:
                         with contextlib.suppress(TimeoutError):
-                            await asyncio.wait_for(self._full.wait(), FLUSH_SECONDS)
+                            async with asyncio.timeout(FLUSH_SECONDS):
+                                await self._full.wait()
                         await self._flush(connection)
             except (Error, OSError) as error:
                 logger.warning("records of requests wait for the database: %s", type(error).__name__)

@@ -67,7 +67,8 @@ class AuditLog:
         # Lines that are being written are not cut off: nobody would know which of them are there.
         self._ending.set()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._ended.wait(), STOP_SECONDS)
+            async with asyncio.timeout(STOP_SECONDS):
+                await self._ended.wait()
         await self._writer.stop()
 
     def put_nowait(self, event: Event) -> None:
@@ -81,7 +82,8 @@ class AuditLog:
     async def _run(self) -> None:
         while not self._ending.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ending.wait(), FLUSH_SECONDS)
+                async with asyncio.timeout(FLUSH_SECONDS):
+                    await self._ending.wait()
             await self._flush()
         self._ended.set()
         # A task that is supervised does not end by itself.

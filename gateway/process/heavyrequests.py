@@ -154,7 +154,8 @@ class HeavyRequests:
             return
         process.stdin.close()
         try:
-            await asyncio.wait_for(process.wait(), _END_SECONDS)
+            async with asyncio.timeout(_END_SECONDS):
+                await process.wait()
         except TimeoutError:
             self._kill()
         self._process = None

@@ -99,7 +99,8 @@ class StreamReports:
             if whole:
                 due = time.monotonic() + REPORT_SECONDS
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._told.wait(), REPORT_SECONDS if self._reported else None)
+                async with asyncio.timeout(REPORT_SECONDS if self._reported else None):
+                    await self._told.wait()
             await asyncio.sleep(_TOGETHER_SECONDS)
 
     async def _report(self, whole: bool) -> None:

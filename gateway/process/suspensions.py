@@ -129,7 +129,8 @@ class SuspensionCache:
                 await asyncio.sleep(POLL_SECONDS)
                 continue
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._told.wait(), POLL_SECONDS)
+                async with asyncio.timeout(POLL_SECONDS):
+                    await self._told.wait()
 
     async def _read(self) -> None:
         # Of the moment before the question: the answer may be of any moment after it.

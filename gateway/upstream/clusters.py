@@ -148,7 +148,8 @@ class Clusters:
                 logger.warning("the clusters cannot be read: %s", type(error).__name__)
                 self._connection.close()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._told.wait(), POLL_SECONDS)
+                async with asyncio.timeout(POLL_SECONDS):
+                    await self._told.wait()
 
     async def _read(self) -> None:
         async with asyncio.timeout(_READ_SECONDS):

@@ -117,7 +117,8 @@ class OpenedObjects:
         until = time.monotonic() + LOOK_SECONDS
         while time.monotonic() < until and not told.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(told.wait(), _CHECK_SECONDS)
+                async with asyncio.timeout(_CHECK_SECONDS):
+                    await told.wait()
             with contextlib.suppress(StatusError):
                 if self._clusters.openings(cluster) != known:
                     return

@@ -257,7 +257,8 @@ class Relay(asyncio.Protocol):
         taken = time.monotonic()
         while not self._gone.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._gone.wait(), _LOOK_SECONDS)
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await self._gone.wait()
             hung_up = cut_off = False
             if self._paused and not self._transport.is_closing():
                 hung_up, cut_off = ends_unread(self._transport.get_extra_info("socket"))

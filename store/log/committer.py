@@ -100,7 +100,8 @@ class Committer:
         """Take no more writes, finish those under way, answer ``Unavailable`` to those that cannot be finished."""
         self._open = False
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._idle.wait(), self._patience)
+            async with asyncio.timeout(self._patience):
+                await self._idle.wait()
         for task in self._tasks:
             await task.stop()
         self._writer.close()

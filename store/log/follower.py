@@ -298,7 +298,8 @@ class Follower:
                 raise
             if whole and not more:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), self._poll_seconds)
+                    async with asyncio.timeout(self._poll_seconds):
+                        await self._wake.wait()
 
     async def _look(self) -> tuple[bool, bool]:
         """Read on from what is known, or find that it is void.

@@ -18,6 +18,7 @@ from kube.quota.tenantquotas import (
     TenantQuota,
     UsageRule,
     after,
+    has_room,
     is_counted,
     read_tenant_quota,
     used_of,
@@ -241,3 +242,21 @@ def test_a_wrong_configuration_names_its_field(told: dict[str, Any], problem: st
     kind = {"apiVersion": "tenancy.tenantry.io/v1alpha1", "kind": "TenantQuotaConfiguration"}
     with pytest.raises(ValueError, match=problem):
         read_configuration({**kind, **told})
+
+
+@pytest.mark.parametrize(
+    ("hard", "used", "room"),
+    [
+        ({"pods": "4"}, {"pods": "2"}, True),
+        ({"pods": "4"}, {"pods": "3"}, False),
+        ({"pods": "4", "requests.cpu": "1"}, {"pods": "0", "requests.cpu": "501m"}, False),
+        ({"pods": "4", "services.nodeports": "0"}, {"pods": "0", "services.nodeports": "0"}, True),
+        ({"pods": "4", "services.nodeports": "0"}, {"pods": "0", "services.nodeports": "1"}, False),
+        ({"pods": "4"}, {}, False),
+        ({}, {}, True),
+    ],
+)
+def test_a_tenant_has_room_where_as_much_again_is_left_of_everything(
+    hard: dict[str, str], used: dict[str, str], room: bool
+) -> None:
+    assert has_room(TenantQuota(tenant="acme", hard=amounts(hard)), amounts(used)) is room

@@ -196,3 +196,16 @@ def test_every_task_of_the_server_is_supervised_or_awaited() -> None:
                     if isinstance(node, ast.Attribute) and node.attr in ("create_task", "ensure_future"):
                         found.add((str(path.relative_to(ROOT)), function.name))
     assert found == AWAITED
+
+
+def test_no_wait_takes_what_comes_as_it_ends_for_an_answer() -> None:
+    """``asyncio.wait_for`` before Python 3.12 forgets a cancellation that meets the end of what it waits for.
+
+    A leader that was told again and again went on leading after its end; ``asyncio.timeout`` forgets nothing.
+    """
+    found = []
+    for folder in ("gateway", "access", "tenants", "store", "audit", "portal"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+            found += [str(path) for called in calls if ast.unparse(called) == "asyncio.wait_for"]
+    assert found == []

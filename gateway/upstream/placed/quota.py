@@ -231,7 +231,8 @@ class PlacedUsageController:
             await check_leadership()
             await self._queues.part(self._clusters.names)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._told.wait(), _CHECK_SECONDS)
+                async with asyncio.timeout(_CHECK_SECONDS):
+                    await self._told.wait()
                 await asyncio.sleep(_SETTLE_SECONDS)
             self._told.clear()
             soon, self._soon = self._soon, set()

@@ -215,7 +215,8 @@ class Keeping:
 
 async def _at_most(seconds: float, event: asyncio.Event) -> None:
     with suppress(TimeoutError):
-        await asyncio.wait_for(event.wait(), seconds)
+        async with asyncio.timeout(seconds):
+            await event.wait()
 
 
 def _sliced(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:

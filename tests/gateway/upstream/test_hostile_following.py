@@ -20,7 +20,7 @@ from gateway.process.keyedlocks import KeyedLocks
 from gateway.upstream import clusters
 from gateway.upstream.client import Cluster
 from gateway.upstream.openedobjects import OpenedObjects
-from gateway.upstream.placed import hosts, rights
+from gateway.upstream.placed import hosts, quota, rights
 from gateway.upstream.placed.hosts import IngressReader
 from gateway.upstream.placed.quota import PlacedUsageController
 from gateway.upstream.placed.rights import PlacedRights
@@ -85,6 +85,43 @@ async def test_what_a_cluster_says_of_its_objects_keeps_nobody_elses_from_being_
 
         async with at_work(controller.run()):
             await there.until(counted)
+
+
+async def test_who_has_room_is_counted_less_often_and_who_has_none_as_often_as_ever(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AD2: what is given back is waited for where it is short, and nowhere else."""
+    monkeypatch.setattr(quota, "_ROOMY_APART_SECONDS", 3600.0)
+    monkeypatch.setattr(quota, "_APART_SECONDS", 0.0)
+    cores = "8"
+
+    def said(path: str) -> Any:
+        return list_of(pod(cores)) if "/namespaces/acme-2/pods" in path else list_of()
+
+    async with following(database, said, said) as there:
+        quotas = PlacedQuotas(
+            there.store, (), SimpleNamespace(quotas=lambda *_: ()), lambda *_: {}, KeyedLocks().of_tenant_quota
+        )
+        controller = PlacedUsageController(there.store, quotas, there, there.tokens, database)
+        undo = there.store.subscribe(controller.on_events)
+        place = usage_key(SPACE, "acme-2")
+
+        async def counted() -> bool:
+            return (await there.used())["requests.cpu"] == cores
+
+        async def put_off() -> bool:
+            await quotas.touch(place)
+            return controller._due.get((SPACE, "acme-2"), 0) > time.time() + 1800
+
+        async with at_work(controller.run()):
+            await there.until(counted)
+            cores = "1"
+            await quotas.touch(place)
+            await there.until(counted)
+            cores = "2"
+            await there.until(put_off)
+            assert (await there.used())["requests.cpu"] == "1"
+        undo()
 
 
 MACHINES = "kubevirt.io"
