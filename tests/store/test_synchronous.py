@@ -99,6 +99,34 @@ async def test_django_writer_makes_the_partition_that_is_missing(conninfo: str, 
     assert stored.revision == 200_000
 
 
+_FILLED = """
+INSERT INTO store_event (revision, batch, type, space, "group", resource, namespace, name, data)
+SELECT number, number, 'ADDED', 'root:acme', '', 'pods', 'default', 'pod-' || number, '{}'
+FROM generate_series((SELECT revision + 1 FROM store_revision), %s) AS number
+"""
+_READ = (
+    "SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_xact_user_tables WHERE relname LIKE 'store%'"
+)
+
+
+async def test_what_a_write_reads_does_not_grow_with_the_log(database: str, django: Any) -> None:
+    """Every writer of every process waits meanwhile."""
+
+    def rows_read(events: int) -> int:
+        with connections[database].cursor() as cursor:
+            cursor.execute(_FILLED, [events])
+            cursor.execute("UPDATE store_revision SET revision = %s, batch = %s", [events, events])
+        with transaction.atomic(using=database), connections[database].cursor() as cursor:
+            (stored,) = synchronous.commit([Create(pod(f"a{events}"), body("a"))], using=database)
+            assert stored.revision == events + 1
+            cursor.execute(_READ)
+            return int(cursor.fetchone()[0])
+
+    few, many = [await django(lambda events=events: rows_read(events)) for events in (2_000, 20_000)]
+    assert 0 < few < 100
+    assert 0 < many < 100
+
+
 async def test_a_django_process_that_freezes_before_its_commit_is_cut_off(
     conninfo: str, database: str, django: Any
 ) -> None:
