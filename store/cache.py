@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from store.types import AllSpaces, Event, EventType, FullListing, Place, Range, Stored
 
@@ -65,25 +65,32 @@ class ResourceCache:
     def listing(self, selection: Range | AllSpaces, after: ListKey | None, limit: int) -> tuple[Sequence[Stored], int]:
         """The objects of a selection behind ``after``, ``limit`` at most (0: all), and how many more follow."""
         order = self._order
-        if not order:
-            return _NOTHING, 0
-        if isinstance(selection, Range) and selection.namespace is not None:
-            start = bisect_left(order, (selection.space, selection.namespace, ""))
-            stop = bisect_right(order, (selection.space, selection.namespace, _LAST))
-            cached: str | None = selection.namespace
-        else:
-            start, stop, cached = 0, len(order), None
-        if after is not None:
-            start = min(max(start, bisect_right(order, after)), stop)
+        start, stop = self._bounds(selection, after)
         if start == stop:
             return _NOTHING, 0
         if after is None and (not limit or limit >= stop - start):
+            cached = selection.namespace if isinstance(selection, Range) else None
             whole = self._listings.get(cached)
             if whole is None:
                 whole = self._listings[cached] = FullListing([self.items[place] for place in order[start:stop]])
             return whole, 0
         end = min(start + limit, stop) if limit else stop
         return [self.items[place] for place in order[start:end]], stop - end
+
+    def places(self, selection: Range | AllSpaces, after: ListKey | None) -> tuple[Iterator[ListKey], int]:
+        """Where the objects of a selection stand behind ``after``, in order and as far as is asked, and how many."""
+        start, stop = self._bounds(selection, after)
+        return map(self._order.__getitem__, range(start, stop)), stop - start
+
+    def _bounds(self, selection: Range | AllSpaces, after: ListKey | None) -> tuple[int, int]:
+        order = self._order
+        start, stop = 0, len(order)
+        if isinstance(selection, Range) and selection.namespace is not None:
+            start = bisect_left(order, (selection.space, selection.namespace, ""))
+            stop = bisect_right(order, (selection.space, selection.namespace, _LAST))
+        if after is not None:
+            start = min(max(start, bisect_right(order, after)), stop)
+        return start, stop
 
 
 def _weight(stored: Stored) -> int:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from heapq import heappop, heappush, merge
+from itertools import islice
+from typing import Final
 
 import orjson
 
 from store.cache import ListKey, ResourceCache
 from store.log.follower import Follower
+from store.pace import Pace
 from store.postgresql.dedicatedconnection import ConnectionPool
 from store.postgresql.results import text_of
 from store.postgresql.statements import REPLAY_BYTES, replay
@@ -20,6 +25,9 @@ REPLAY_PAGE = 500
 
 REPLAY_SECONDS = 10.0
 """How long one may take."""
+
+_UNREAD: Final = 0
+"""The revision of an object whose bytes have not been asked for it yet."""
 
 
 class Past:
@@ -71,30 +79,73 @@ class Past:
     ) -> tuple[Sequence[Stored], int]:
         """As ``ResourceCache.listing``, at a revision. Raises ``RevisionTooOld``.
 
-        All that has changed since is held meanwhile: of one space (or of all together) one list is made at a time.
+        What has changed since behind ``after`` is held meanwhile: of one space (or of all together) one list is made at
+        a time. Others get their turns on the way: what is done in one grows with what is listed alone (DOS-03).
         """
         async with self._turns.of(selection.space if isinstance(selection, Range) else ""):
-            cache = await self._at(selection, revision)
-            return cache.listing(selection, after, limit)
+            undone, cache = await self._undone(selection, revision, after)
+            items, remaining = undone.listing(cache, selection, limit)
+            pace = Pace()
+            for number, stored in enumerate(items):
+                if stored.revision == _UNREAD:
+                    await pace.step(len(stored.data))
+                    items[number] = stored._replace(revision=_revision_of(stored.data))
+            return items, remaining
 
-    async def _at(self, selection: Range | AllSpaces, revision: int) -> ResourceCache:
-        """A selection as it was at ``revision``: what is held now, with everything that came after undone."""
-        position, undone = revision, dict[Key, Event]()
-        while position < self._hub.floor:
-            events, position = await self.replay(selection, position)
-            for event in events:
-                undone.setdefault(event.key, event._replace(data=b""))
-        cache = await self._present(whole(selection))
-        if position < self._hub.floor:
-            return await self._at(selection, revision)
-        for event in self._hub.since(selection, position):
-            undone.setdefault(event.key, event)
-        items, _ = cache.listing(selection, None, 0)
-        past = [stored for stored in items if stored.key not in undone]
-        for key, event in undone.items():
+    async def _undone(
+        self, selection: Range | AllSpaces, revision: int, after: ListKey | None
+    ) -> tuple[_Undone, ResourceCache]:
+        """What has changed of a selection since ``revision``, and what is held now: of one moment, this one."""
+        undone, cache = _Undone(after), None
+        while cache is None or revision < self._hub.revision:
+            if revision < self._hub.floor:
+                events, revision = await self.replay(selection, revision)
+            else:
+                since, revision = revision, min(revision + REPLAY_PAGE, self._hub.revision)
+                events = self._hub.since(selection, since, revision)
+            undone.take(events)
+            if revision < self._hub.revision:
+                await asyncio.sleep(0)
+            else:
+                # If it is not held, more comes while it is waited for.
+                cache = await self._present(whole(selection))
+        return undone, cache
+
+
+class _Undone:
+    """The changes of a selection behind a place, and each object that they met as it was before the first of them."""
+
+    def __init__(self, after: ListKey | None) -> None:
+        self._after = after
+        self._met: dict[ListKey, Stored | None] = {}
+        self._there: list[ListKey] = []
+        """Where one was: a heap, for a page needs the first ones alone."""
+        self._grown = 0
+        """How many more there are now."""
+
+    def take(self, events: Iterable[Event]) -> None:
+        """Take the next changes in, in order."""
+        for event in events:
+            place = event.key.space, event.key.namespace, event.key.name
+            if self._after is not None and place <= self._after:
+                continue
+            self._grown += (event.type is EventType.ADDED) - (event.type is EventType.DELETED)
+            if place in self._met:
+                continue
+            self._met[place] = None
             if event.previous is not None:
-                past.append(Stored(key, _revision_of(event.previous), event.previous))
-        return ResourceCache(past)
+                self._met[place] = Stored(event.key, _UNREAD, event.previous)
+                heappush(self._there, place)
+
+    def listing(self, cache: ResourceCache, selection: Range | AllSpaces, limit: int) -> tuple[list[Stored], int]:
+        """As ``ResourceCache.listing``, of what there was; once. ``cache`` holds what the last change has left."""
+        places, count = cache.places(selection, self._after)
+        count -= self._grown
+        unchanged = (place for place in places if place not in self._met)
+        was = (heappop(self._there) for _ in range(len(self._there)))
+        page = islice(merge(unchanged, was), min(limit or count, count))
+        items = [self._met.get(place) or cache.items[place] for place in page]
+        return items, count - len(items)
 
 
 def whole(selection: Range | AllSpaces) -> Range | AllSpaces:

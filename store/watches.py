@@ -107,10 +107,11 @@ class WatchBroadcaster:
         else:
             self.delivered = self.revision
 
-    def since(self, selection: Range | AllSpaces | Spaces, revision: int) -> list[Event]:
-        """The events of a selection above ``revision``, which must not lie below ``floor``."""
+    def since(self, selection: Range | AllSpaces | Spaces, revision: int, until: int | None = None) -> list[Event]:
+        """The events of a selection above ``revision``, which must not lie below ``floor``, and no further than ``until``."""
         matching = matcher(selection)
-        return [event for event in self._window[max(revision - self.floor, 0) :] if matching(event)]
+        begin, end = max(revision - self.floor, 0), None if until is None else max(until - self.floor, 0)
+        return [event for event in self._window[begin:end] if matching(event)]
 
     def enter(self, watch: Watch) -> None:
         """Deliver to ``watch`` from the next event on."""

@@ -153,17 +153,17 @@ async def test_the_past_is_replayed_page_by_page(conninfo: str, answers: Answers
 async def test_lists_of_the_past_of_one_space_take_turns(conninfo: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What each holds meanwhile nobody holds twice."""
     under_way, most = Counter[str](), Counter[str]()
-    at = Past._at
+    undone = Past._undone
 
-    async def counted(self: Past, selection: Any, revision: int) -> Any:
+    async def counted(self: Past, selection: Any, revision: int, after: Any) -> Any:
         under_way[selection.space] += 1
         most[selection.space] = max(most[selection.space], under_way[selection.space])
         try:
-            return await at(self, selection, revision)
+            return await undone(self, selection, revision, after)
         finally:
             under_way[selection.space] -= 1
 
-    monkeypatch.setattr(Past, "_at", counted)
+    monkeypatch.setattr(Past, "_undone", counted)
     others = Range("root:globex", "", "pods")
     async with Engine(conninfo, Options(window_bytes=1)) as store:
         written = await write(store, ["one"] * 8)
