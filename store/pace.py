@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Iterable, Sequence
+from itertools import accumulate
 from typing import Final
 
 from store.types import Stored
@@ -36,3 +38,9 @@ class Pace:
             self._size = size
             self.turns += 1
             await asyncio.sleep(0)
+
+
+def together(items: Sequence[Stored]) -> Sequence[Stored]:
+    """The first of these objects, as many as may be read in one turn: at least one, where there is any."""
+    sizes = list(accumulate(len(item.data) for item in items))
+    return items[: max(1, bisect_right(sizes, TOGETHER_BYTES))]

@@ -266,18 +266,28 @@ async def run_controllers(
         is_workspaces=NAMESPACE.fullmatch,
         outlives_owners=outlives_owners,
     )
+
+    def knowing(run: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        """Until the definitions of this history are known, nobody is an owner that is gone, or of a kind that is not served."""
+
+        async def work() -> None:
+            await custom.load()
+            await run()
+
+        return work
+
     undos = [store.subscribe(worker.on_events) for worker in (recounts, controller)]
     undos += [store.subscribe(worker.on_events, resources=worker.resources) for worker in (bindings, tree, types)]
     undos += [doors.subscribe(worker.on_doors) for worker in (lifecycle, controller, bindings, tree)]
     tasks = [
         Supervised("definitions", controller.run),
-        Supervised("lifecycle", lifecycle.run),
+        Supervised("lifecycle", knowing(lifecycle.run)),
         Supervised("quotas", recounts.run),
         Supervised("apibindings", bindings.run),
         Supervised("workspaces", tree.run),
         Supervised("clusterroles", roles.run),
         Supervised("namespaces", contents.run),
-        Supervised("published", published.run),
+        Supervised("published", knowing(published.run)),
         Supervised("policytypes", types.run),
         *(Supervised(name, run) for name, run in further),
     ]

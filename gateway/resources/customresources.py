@@ -20,6 +20,7 @@ from kube.objects.publications import PUBLISHED
 from kube.requests.decoding import weight
 from kube.requests.logicalclusters import BOOTSTRAP, ROOT
 from store.interface import Store
+from store.pace import together
 from store.types import AllSpaces, Event, EventType, Range
 
 logger = logging.getLogger(__name__)
@@ -71,36 +72,50 @@ class CustomResources:
         self._due: dict[str, dict[str, bytes | None]] = {}
         """What was written and not yet read, of spaces that are held ready or being made so."""
         self._making: dict[str, asyncio.Lock] = {}
-        self._loads = 0
         self._published: dict[str, Resource] = {}
         self._loading = asyncio.Lock()
-        self._stale = True
+        self._history = 1
+        """Counts the logs that did not continue one another."""
+        self._learnt = 0
+        """The history whose CRDs are known, all of them."""
 
     async def load(self) -> None:
-        """Learn of all CRDs; afterwards ``on_events`` is enough, until ``on_lost``."""
+        """Learn of all CRDs; afterwards ``on_events`` is enough, until ``on_lost``. Raises what the store raises.
+
+        Until it is done nothing is said of custom resources: what is known of a part, or of another history, would make
+        clients, and the garbage collector, believe that objects are gone which are there.
+        """
         async with self._loading:
-            if not self._stale:
-                return
-            self._stale = False
-            self._loads += 1
-            self._known, self._published = {}, {}
-            for cluster in list(self._own):
-                self._forget(cluster)
-            after = None
-            while True:
-                listing = await self._store.list(AllSpaces(*CRDS), cached=True, after=after, limit=_PAGE)
-                for item in listing.items:
-                    self._take(item.key.space, item.key.name, orjson.loads(item.data))
-                if not listing.remaining:
-                    break
-                last = listing.items[-1].key
-                after = (last.space, last.namespace, last.name)
-                await asyncio.sleep(0)
-            self._publish()
+            while self._is_stale:
+                await self._learn()
+
+    @property
+    def _is_stale(self) -> bool:
+        return self._learnt != self._history
+
+    async def _learn(self) -> None:
+        """Take one CRD after the other, each in the turn in which it is listed: what is written meanwhile is newer."""
+        history = self._history
+        self._known, self._published = {}, {}
+        for cluster in list(self._own):
+            self._forget(cluster)
+        after = None
+        while True:
+            listing = await self._store.list(AllSpaces(*CRDS), cached=True, after=after, limit=_PAGE)
+            taken = together(listing.items)
+            for item in taken:
+                self._take(item.key.space, item.key.name, orjson.loads(item.data))
+            if len(taken) == len(listing.items) and not listing.remaining:
+                break
+            last = taken[-1].key
+            after = (last.space, last.namespace, last.name)
+            await asyncio.sleep(0)
+        self._publish()
+        self._learnt = history
 
     def is_ready(self, cluster: str) -> bool:
         """Whether the catalog of a space holds what is installed there, so that ``ensure`` has nothing to do."""
-        if self._stale:
+        if self._is_stale:
             return False
         if cluster not in self._own:
             return cluster not in self._known
@@ -116,14 +131,14 @@ class CustomResources:
         What has changed since is read one definition a turn of the loop, by one request of all that wait.
         """
         while not self.is_ready(cluster):
-            if self._stale:
+            if self._is_stale:
                 await self.load()
                 continue
             async with self._making.setdefault(cluster, asyncio.Lock()):
                 await self._make(cluster)
 
     async def _make(self, cluster: str) -> None:
-        begun, own = self._loads, self._own.get(cluster)
+        begun, own = self._history, self._own.get(cluster)
         due: dict[str, bytes | None]
         if own is None:
             # Whatever is written from here on is due once more.
@@ -144,7 +159,7 @@ class CustomResources:
             if cluster in self._own and cluster in self._due:
                 self._due[cluster] = {**due, **self._due[cluster]}
             raise
-        if self._loads != begun or cluster not in self._due:
+        if self._history != begun or cluster not in self._due:
             # The log does not continue, or the space was let go: what was made may be of a past that there is no more.
             return
         self._own[cluster] = own
@@ -169,7 +184,10 @@ class CustomResources:
         return self._catalogs.of(cluster)
 
     def resource_of(self, cluster: str, version: str, kind: str) -> tuple[str, bool] | None:
-        """``apiVersion`` and kind → (resource in the store's keys, namespaced); ``None`` for what is not served."""
+        """``apiVersion`` and kind → (resource in the store's keys, namespaced); ``None`` for what is not served.
+
+        Of custom resources that is to be asked after ``load``: until then none is known, as after ``on_lost``.
+        """
         try:
             group, name = parse_api_version(version)
         except ValueError:
@@ -177,6 +195,8 @@ class CustomResources:
         builtin = (BUILTINS if cluster == ROOT else TENANT_BUILTINS).by_kind(group, name, kind)
         if builtin is not None:
             return builtin.plural, builtin.namespaced
+        if self._is_stale:
+            return None
         for known in self._reachable(cluster):
             if known.group == group and known.kind == kind and name in known.versions:
                 return known.place, known.namespaced
@@ -184,7 +204,7 @@ class CustomResources:
 
     def on_lost(self) -> None:
         """Forget everything: the log does not continue."""
-        self._stale = True
+        self._history += 1
 
     def on_events(self, events: Sequence[Event]) -> None:
         """Take in changes of CRDs."""

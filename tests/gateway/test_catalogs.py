@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,8 +14,11 @@ from gateway.resources import customresources
 from gateway.resources.customresources import CustomResources
 from gateway.resources.kinds import Catalogs, definitions
 from kube.customresources.definitions import CRDS, crd_status
-from store.types import AllSpaces, Event, EventType, Key, Listing, Range, Stored
+from store.cache import ListKey
+from store.pace import TOGETHER_BYTES
+from store.types import AllSpaces, Event, EventType, Key, Listing, Range, Stored, Unavailable
 from tests.gateway.definitions import definition
+from tests.gateway.loopturns import Decodings
 
 
 def established(
@@ -31,12 +34,18 @@ def established(
     return crd
 
 
+async def at_once() -> None:
+    """What a read waits for that waits for nothing."""
+
+
 @dataclass
 class Log:
     """Objects with a log, as a store gives them."""
 
     objects: dict[Key, Stored] = field(default_factory=dict)
     reads: int = 0
+    on_read: Callable[[], Awaitable[object]] = at_once
+    """Before every read; may raise."""
 
     def put(self, space: str, crd: dict[str, Any], *, gone: bool = False) -> Event:
         key = Key(space, *CRDS, "", crd["metadata"]["name"])
@@ -47,14 +56,18 @@ class Log:
             self.objects[key] = Stored(key, 1, data)
         return Event(EventType.DELETED if gone else EventType.MODIFIED, key, 1, data)
 
-    async def list(self, selection: Range | AllSpaces, **_: Any) -> Listing:
+    async def list(
+        self, selection: Range | AllSpaces, *, after: ListKey | None = None, limit: int = 0, **_: Any
+    ) -> Listing:
         self.reads += 1
+        await self.on_read()
         items = [
             item
             for key, item in sorted(self.objects.items())
-            if isinstance(selection, AllSpaces) or key.space == selection.space
+            if (isinstance(selection, AllSpaces) or key.space == selection.space)
+            and (after is None or (key.space, key.namespace, key.name) > after)
         ]
-        return Listing(items, 1)
+        return Listing(items[: limit or None], 1, len(items[limit:]) if limit else 0)
 
 
 class Space:
@@ -178,3 +191,80 @@ async def test_a_lost_log_is_read_anew(space: Space) -> None:
     space.custom.on_lost()
     await space.custom.ensure("root:acme")
     assert await space.uid("root:acme", "things") == ""
+
+
+async def test_while_all_is_read_anew_nothing_is_said_of_it(space: Space) -> None:
+    """After a restore all clients come back at once: none of them hears that a kind, and so its objects, are not there."""
+    space.put("root:acme", established("Thing", "old"))
+    assert await space.uid("root:acme", "things") == "old"
+    space.log.put("root:acme", established("Thing", "restored"))
+    space.custom.on_lost()
+    going_on, begun = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> None:
+        begun.set()
+        await going_on.wait()
+
+    space.log.on_read = wait
+    first = asyncio.ensure_future(space.uid("root:acme", "things"))
+    await begun.wait()
+    assert not space.custom.is_ready("root:acme")
+    second = asyncio.ensure_future(space.uid("root:acme", "things"))
+    for _ in range(10):
+        await asyncio.sleep(0)
+        assert space.custom.resource_of("root:acme", "example.com/v1", "Thing") is None
+        assert space.custom.resource_of("root:acme", "v1", "ConfigMap") == ("configmaps", True)
+    assert not second.done()
+    going_on.set()
+    assert [await first, await second] == ["restored", "restored"]
+    assert space.custom.resource_of("root:acme", "example.com/v1", "Thing") == ("things:restored", True)
+
+
+@pytest.mark.parametrize("by", ["a database that is away", "a request that is given up"])
+async def test_what_could_not_be_read_is_read_by_whoever_asks_next(space: Space, by: str) -> None:
+    for number in range(customresources._PAGE + 1):
+        space.put("root:acme", established(f"Thing{number}", f"u{number}"))
+    await space.custom.load()
+    space.custom.on_lost()
+    pages = space.log.reads + 1
+
+    async def fail() -> None:
+        if space.log.reads > pages:
+            raise Unavailable("away") if by == "a database that is away" else asyncio.CancelledError
+
+    space.log.on_read = fail
+    with pytest.raises((Unavailable, asyncio.CancelledError)):
+        await space.custom.ensure("root:acme")
+    assert not space.custom.is_ready("root:acme")
+    assert not space.custom.is_ready("root:globex")
+    space.log.on_read = at_once
+    assert await space.uid("root:acme", "thing0s") == "u0"
+    assert await space.uid("root:acme", f"thing{customresources._PAGE}s") == f"u{customresources._PAGE}"
+
+
+async def test_a_log_that_is_lost_again_while_it_is_read_is_read_once_more(space: Space) -> None:
+    space.put("root:acme", established("Thing", "first"))
+
+    async def lose() -> None:
+        space.log.on_read = at_once
+        space.custom.on_lost()
+
+    space.log.on_read = lose
+    await space.custom.load()
+    assert space.log.reads == 2
+    assert space.custom.is_ready("root:globex")
+    assert await space.uid("root:acme", "things") == "first"
+
+
+async def test_all_are_learnt_in_turns_by_their_bytes(space: Space) -> None:
+    """DOS-03: a page of large definitions is no more of a turn than one of small ones."""
+    for number in range(20):
+        long = {"type": "object", "description": "x" * (TOGETHER_BYTES // 4 if number else 2 * TOGETHER_BYTES)}
+        space.log.put("root:acme", established(f"Thing{number}", f"u{number}", schema=long))
+    decodings = Decodings()
+    with decodings.counting():
+        await space.custom.load()
+    assert 0 < decodings.most <= 4
+    assert {space.custom.definition("root:acme", "example.com", f"thing{number}s") for number in range(20)} == {
+        f"u{number}" for number in range(20)
+    }
