@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import orjson
 
+from access.admission.kubernetes.customresourcedefinitions import statuses_in_group
 from gateway.resources.objects import timestamp
 from kube.customresources.definitions import CRDS
 from kube.customresources.endings import ending
@@ -35,6 +36,7 @@ from kube.workspaces.types import reference
 from store.engine import Engine
 from store.fairqueue import FairQueue
 from store.garbagecollection import Holds
+from store.pace import Pace
 from store.types import (
     AllSpaces,
     Create,
@@ -46,6 +48,7 @@ from store.types import (
     PreconditionFailed,
     Range,
     Room,
+    Stored,
     StoreError,
     Update,
 )
@@ -56,9 +59,7 @@ _RETRY_SECONDS: Final = 0.2
 FULL_SECONDS: Final = 30.0
 """Until it is tried again where a tenant has no room: nobody tells when it has."""
 
-_TOGETHER: Final = 64
-"""Bindings that are looked through before others get a turn."""
-
+_BOUND: Final = f'"{BINDING}"'.encode()
 _ANEW: Final = "delete the binding, and make it again to consent to what has the name then"
 _CURRENT: Final = "BindingUpToDate"
 _CONFLICTS: Final = "NamingConflicts"
@@ -75,7 +76,7 @@ class _Hindrance(NamedTuple):
 
 
 class _Defined(NamedTuple):
-    """A definition of the consumer's."""
+    """A definition that a binding has brought; together they are no more than ``BINDING_BYTES_MAX``."""
 
     revision: int
     body: Body
@@ -136,9 +137,7 @@ class BindingController:
             logger.exception("the binding %s of %s cannot be settled", key.name, key.space)
 
     async def _note_consumers(self, provider: str) -> None:
-        for number, item in enumerate((await self._store.list(AllSpaces(*BINDINGS), cached=True)).items):
-            if number % _TOGETHER == 0:
-                await asyncio.sleep(0)
+        async for item in Pace().over((await self._store.list(AllSpaces(*BINDINGS), cached=True)).items):
             if _export_of(orjson.loads(item.data))[0] == provider:
                 self._queue.add(item.key)
 
@@ -147,11 +146,8 @@ class BindingController:
         if stored is None:
             return
         body = orjson.loads(stored.data)
-        listing = await self._store.list(Range(key.space, *CRDS))
-        definitions = {
-            item.key.name: _Defined(item.revision, orjson.loads(item.data), len(item.data)) for item in listing.items
-        }
-        own = {name: found for name, found in definitions.items() if _binding_of(found.body) == key.name}
+        there = (await self._store.list(Range(key.space, *CRDS))).items
+        own = await _brought_by(key.name, there)
         if "deletionTimestamp" in body["metadata"]:
             if self._holds(key.space, ""):
                 self._queue.set_aside(key)
@@ -168,7 +164,7 @@ class BindingController:
             await self._store.commit(operation(key, stored.revision, body))
             return
         before = body.get("status") or {}
-        status = await self._bind(key, body, definitions)
+        status = await self._bind(key, body, there, own)
         if status == before:
             return
         try:
@@ -190,8 +186,8 @@ class BindingController:
         room = await self._room(key)
         return _Hindrance(_FULL, storedbytes.full(room.limit if room is not None else 0))
 
-    async def _bind(self, key: Key, body: Body, definitions: dict[str, _Defined]) -> Body:
-        """Write the definitions of what is exported; the status of the binding."""
+    async def _bind(self, key: Key, body: Body, there: Sequence[Stored], own: Mapping[str, _Defined]) -> Body:
+        """Write the definitions of what is exported, beside all that are ``there``; the status of the binding."""
         path, name = _export_of(body)
         status: Body = dict(body.get("status") or {"phase": "Binding"})
         export = await self._store.get(Key(path, *EXPORTS, "", name))
@@ -204,7 +200,10 @@ class BindingController:
             return {**status, "phase": "Binding", "conditions": _conditions(status, *problem)}
         identity = identity_of(exported)
         known = {(one["group"], one["resource"]): one for one in status.get("boundResources") or ()}
-        sizes = {name: found.size for name, found in definitions.items() if _binding_of(found.body) == key.name}
+        sizes = {name: found.size for name, found in own.items()}
+        names = {item.key.name for item in there}
+        statuses: dict[str, dict[str, Body]] = {}
+        pace = Pace()
         bound: list[Body] = []
         hindrances: list[_Hindrance] = []
         full: _Hindrance | None = None
@@ -213,22 +212,25 @@ class BindingController:
             if stored is None:
                 hindrances.append(_Hindrance(_CONFLICTS, f'there is no schema "{schema_name}"'))
                 continue
+            await pace.step(len(stored.data))
             schema = orjson.loads(stored.data)
             group, plural = schema["spec"]["group"], schema["spec"]["names"]["plural"]
             crd_name = f"{plural}.{group}"
-            before = definitions.get(crd_name)
-            if before is not None and _binding_of(before.body) != key.name:
+            before = own.get(crd_name)
+            if before is None and crd_name in names:
                 hindrances.append(_Hindrance(_CONFLICTS, f'"{crd_name}" is defined here already'))
                 continue
             stands, hindrance = before.body if before is not None else {}, None
             if before is None or _is_of_another(before.body, schema):
+                if group not in statuses:
+                    statuses[group] = await statuses_in_group(there, group)
                 crd = bound_definition(
                     schema,
                     path=key.space,
                     binding=key.name,
                     export=f"{path}:{name}",
                     identity=identity,
-                    others=[other.body for other_name, other in definitions.items() if other_name != crd_name],
+                    others=[status for other, status in statuses[group].items() if other != crd_name],
                     now=timestamp(time.time()),
                     before=before.body if before is not None else None,
                 )
@@ -305,8 +307,14 @@ def _export_of(body: Body) -> tuple[str, str]:
     return reference(body["spec"]["reference"]["export"])
 
 
-def _binding_of(crd: Body) -> str:
-    return str((crd["metadata"].get("annotations") or {}).get(BINDING) or "")
+async def _brought_by(binding: str, definitions: Sequence[Stored]) -> dict[str, _Defined]:
+    """Those of a space's definitions that a binding has brought, by name; most of the others are not even read."""
+    found = {}
+    async for item in Pace().over(definitions):
+        crd = orjson.loads(item.data) if _BOUND in item.data else {"metadata": {}}
+        if (crd["metadata"].get("annotations") or {}).get(BINDING) == binding:
+            found[item.key.name] = _Defined(item.revision, crd, len(item.data))
+    return found
 
 
 def _is_of_another(crd: Body, schema: Body) -> bool:

@@ -115,8 +115,8 @@ class DefinitionController:
     async def _name(self, stored: Stored, body: dict[str, Any]) -> None:
         """Ask again for the names that another CRD had when this one came."""
         others = await self._store.list(Range(stored.key.space, *CRDS))
-        taken = await statuses_in_group(others.items, stored.key.name)
-        status = crd_status(body, taken, now=timestamp(time.time()))
+        taken = await statuses_in_group(others.items, body["spec"]["group"], but=stored.key.name)
+        status = crd_status(body, taken.values(), now=timestamp(time.time()))
         if status != body.get("status"):
             await self._store.commit(Update(stored.key, stored.revision, {**body, "status": status}))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -142,11 +142,11 @@ def bound_definition(
     binding: str,
     export: str,
     identity: str,
-    others: Sequence[Body],
+    others: Iterable[Body],
     now: str,
     before: Body | None = None,
 ) -> Body:
-    """The definition of a bound resource in the consumer ``path``, with its status among the ``others`` there.
+    """The definition of a bound resource in the consumer ``path``, with its status among the ``others`` of its group there.
 
     One that was there ``before``, of another schema, goes on: its objects may be in versions, and have fields, that are no
     more.
@@ -174,8 +174,7 @@ def bound_definition(
         generation = int(made.get("generation") or 1) + (crd["spec"] != before["spec"])
         crd["metadata"] = {**made, "annotations": known, "generation": generation}
         crd["status"] = before.get("status") or {}
-    taken = [other for other in others if other["spec"]["group"] == crd["spec"]["group"]]
-    crd["status"] = crd_status(crd, taken, now=now)
+    crd["status"] = crd_status(crd, others, now=now)
     return crd
 
 

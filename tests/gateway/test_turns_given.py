@@ -16,19 +16,24 @@ from access.admission.kubernetes import podsecurity
 from access.admission.kubernetes.resourcequota import ResourceQuota
 from access.admission.tenancy.tenantquota import TenantQuotaAdmission
 from access.tenantlimits import StoredBounds, TenantTiers
+from gateway.controllers.apibindings import BindingController
 from gateway.controllers.manager import QuotaController
 from gateway.filters.authorization import throttle
 from gateway.http.messages import Response
 from gateway.process.runtime import Runtime
+from kube.customresources.definitions import CRDS
 from kube.quota import storedbytes
 from kube.quota.tenantquotas import NAME, TENANT_QUOTAS
 from kube.requests.logicalclusters import ROOT
 from kube.requests.requestinfo import parse, resolve
+from kube.workspaces.apiexports import BINDING, BINDINGS
 from store.garbagecollection import GarbageCollector
 from store.supervision import Supervised
 from store.types import Create, Delete, Event, EventType, Key, PreconditionFailed
 from tenants.clusters.objects import TIER_ANNOTATION, WORKSPACE_LABEL
 from tenants.policies import TIER_LIMITS
+from tests.gateway.apiexports import binding
+from tests.gateway.definitions import definition
 from tests.gateway.loopturns import Decodings
 from tests.gateway.overloading import JSON, MERGE, OWNER, Expensive, ask, runtime
 
@@ -90,6 +95,7 @@ class Filled:
 
 
 ACTIVE: Final = {"phase": "Active"}
+GOING: Final = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["example.org/held"]}
 
 
 def _body(key: Key, api: str, kind: str, **more: Any) -> dict[str, Any]:
@@ -185,14 +191,13 @@ async def _classless(there: Filled) -> Go:
 
 async def _emptied(there: Filled) -> Go:
     """Nothing in it goes, for something holds all of it."""
-    going = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["example.org/held"]}
-    await there.fill("", "secrets", "v1", "Secret", metadata=going)
+    await there.fill("", "secrets", "v1", "Secret", metadata=GOING)
     key = there.key("", "namespaces", "ends", namespaced=False)
     ending = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
     await there.keep(key, "v1", "Namespace", metadata=ending, spec={"finalizers": ["kubernetes"]})
     for number in range(MANY):
         held = Key(there.space, "", "secrets", "ends", f"o{number}")
-        await there.keep(held, "v1", "Secret", metadata=going)
+        await there.keep(held, "v1", "Secret", metadata=GOING)
     collector = GarbageCollector(
         there.runtime.store, there.runtime.options.database_url, lambda *_: None, lambda *_: False
     )
@@ -211,6 +216,43 @@ async def _tiers_learnt(there: Filled) -> Go:
         assert await StoredBounds(TenantTiers(there.runtime.store), 1).of(there.tenant) == GOLD_MEBIBYTES * 2**20
 
     return go
+
+
+async def _binding_settled(there: Filled) -> Go:
+    """Beside many definitions, which others have brought."""
+    api, kind, spec = "apiextensions.k8s.io/v1", "CustomResourceDefinition", definition("Thing")["spec"]
+    brought: dict[str, Any] = {"annotations": {BINDING: "other"}, "metadata": GOING}
+    await there.fill(*CRDS, api, kind, namespaced=False, spec=spec, **brought)
+    key = there.key(*BINDINGS, "b", namespaced=False)
+    await there.keep(key, "apis.kcp.io/v1alpha2", "APIBinding", spec=BOUND["spec"])
+    bindings = _bindings(there)
+
+    async def go() -> None:
+        await bindings._reconcile_safely(key)
+
+    return go
+
+
+async def _consumers_noted(there: Filled) -> Go:
+    await there.fill(*BINDINGS, "apis.kcp.io/v1alpha2", "APIBinding", namespaced=False, spec=BOUND["spec"])
+    bindings = _bindings(there)
+
+    async def go() -> None:
+        await bindings._note_consumers("root:nobody")
+        assert not bindings._queue.is_idle
+
+    return go
+
+
+BOUND: Final = binding("b", "root:nobody:nothing")
+
+
+def _bindings(there: Filled) -> BindingController:
+    return BindingController(there.runtime.store, lambda *_: False, _no_bound)
+
+
+async def _no_bound(_key: Key) -> None:
+    return None
 
 
 GOLD_MEBIBYTES: Final = 77
@@ -235,6 +277,8 @@ PLACES: Final[dict[str, Callable[[Filled], Awaitable[Go]]]] = {
     "an ingress names no class": _classless,
     "a namespace is emptied": _emptied,
     "a tenant's tiers are learnt": _tiers_learnt,
+    "a binding is settled": _binding_settled,
+    "a provider's consumers are noted": _consumers_noted,
 }
 
 

@@ -78,9 +78,9 @@ class CustomResourceDefinitions(NoopPlugin):
                 kind=attributes.resource.plural,
                 name=attributes.name,
             )
-        taken = await statuses_in_group(listing.items, attributes.name)
+        taken = await statuses_in_group(listing.items, body["spec"]["group"], but=attributes.name)
         now = datetime.fromtimestamp(attributes.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        body["status"] = crd_status(body, taken, now=now)
+        body["status"] = crd_status(body, taken.values(), now=now)
         return ()
 
     async def _standing(self, attributes: Attributes) -> Check:
@@ -97,12 +97,12 @@ class CustomResourceDefinitions(NoopPlugin):
         return Check(key, stored.revision)
 
 
-async def statuses_in_group(items: Sequence[Stored], name: str) -> list[dict[str, Any]]:
-    """The statuses of the other CRDs of the group of the one called ``name``; one of them is read a turn of the loop."""
-    group, found = name.partition(".")[2], []
+async def statuses_in_group(items: Sequence[Stored], group: str, but: str = "") -> dict[str, dict[str, Any]]:
+    """The statuses of the CRDs of a group, by name, ``but`` for one; one of them is read a turn of the loop."""
+    found = {}
     for item in items:
-        if item.key.name != name and item.key.name.partition(".")[2] == group:
-            found.append({"status": orjson.loads(item.data).get("status")})
+        if item.key.name != but and item.key.name.partition(".")[2] == group:
+            found[item.key.name] = {"status": orjson.loads(item.data).get("status")}
             await asyncio.sleep(0)
     return found
 
