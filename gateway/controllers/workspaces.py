@@ -53,6 +53,7 @@ from kube.workspaces.types import (
 from store.engine import Engine
 from store.fairqueue import FairQueue
 from store.garbagecollection import Holds
+from store.pace import together
 from store.postgresql.leadership import CheckLeadership, lead
 from store.types import (
     AllSpaces,
@@ -341,7 +342,8 @@ class WorkspaceController:
             await self._store.commit(*doors)
 
     async def _delete_all(self, selection: Range) -> None:
-        while items := (await self._store.list(selection, limit=_CHUNK)).items:
+        """So many at a time as may be read in one turn, for all that one commit deletes is decoded at once."""
+        while items := together((await self._store.list(selection, limit=_CHUNK)).items):
             await self._store.commit(*(Delete(item.key, item.revision, orjson.loads(item.data)) for item in items))
 
 

@@ -18,6 +18,7 @@ from access.admission.tenancy.tenantquota import TenantQuotaAdmission
 from access.tenantlimits import StoredBounds, TenantTiers
 from gateway.controllers.apibindings import BindingController
 from gateway.controllers.manager import QuotaController
+from gateway.controllers.workspaces import WorkspaceController
 from gateway.filters.authorization import throttle
 from gateway.http.messages import Response
 from gateway.process.runtime import Runtime
@@ -29,7 +30,7 @@ from kube.requests.requestinfo import parse, resolve
 from kube.workspaces.apiexports import BINDING, BINDINGS
 from store.garbagecollection import GarbageCollector
 from store.supervision import Supervised
-from store.types import Create, Delete, Event, EventType, Key, PreconditionFailed
+from store.types import Create, Delete, Event, EventType, Key, PreconditionFailed, Range
 from tenants.clusters.objects import TIER_ANNOTATION, WORKSPACE_LABEL
 from tenants.policies import TIER_LIMITS
 from tests.gateway.apiexports import binding
@@ -255,6 +256,18 @@ async def _no_bound(_key: Key) -> None:
     return None
 
 
+async def _workspace_emptied(there: Filled) -> Go:
+    await there.fill("", "secrets", "v1", "Secret")
+    options, store = there.runtime.options, there.runtime.store
+    tree = WorkspaceController(store, options.database_url, options.url, lambda *_: False, _no_bound)
+
+    async def go() -> None:
+        await tree._delete_all(Range(there.space, "", "secrets"))
+        assert not (await store.list(Range(there.space, "", "secrets"))).items
+
+    return go
+
+
 GOLD_MEBIBYTES: Final = 77
 
 
@@ -279,6 +292,7 @@ PLACES: Final[dict[str, Callable[[Filled], Awaitable[Go]]]] = {
     "a tenant's tiers are learnt": _tiers_learnt,
     "a binding is settled": _binding_settled,
     "a provider's consumers are noted": _consumers_noted,
+    "a workspace is emptied": _workspace_emptied,
 }
 
 
