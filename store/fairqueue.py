@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from kube.requests.logicalclusters import ROOT, tenant_of
@@ -15,12 +15,16 @@ SIDE_BY_SIDE: Final = 8
 
 
 class FairQueue:
-    """``reconcile`` looks at one object; what it raises ends ``run``. Keys that are noted again while they wait wait once."""
+    """``reconcile`` looks at one object; what it raises ends ``run``. Keys that are noted again while they wait wait once.
+
+    Whatever ``reconcile`` finds at hand, the event loop is everybody's again after each object; and however many objects
+    are noted together, that is done in a moment (DOS-03).
+    """
 
     def __init__(self, reconcile: Callable[[Key], Awaitable[None]]) -> None:
         self._reconcile = reconcile
         self._due: dict[str, dict[Key, None]] = {}
-        self._aside: set[Key] = set()
+        self._aside: dict[str, dict[Key, None]] = {}
         self._later: set[Key] = set()
         self._lines: dict[str, asyncio.Task[None]] = {}
         self._wake = asyncio.Event()
@@ -30,6 +34,16 @@ class FairQueue:
         """Look at this object soon."""
         self._due.setdefault(_tenant_of(key), {})[key] = None
         self._wake.set()
+
+    def add_all(self, space: str, keys: Iterable[Key]) -> None:
+        """Look at these objects of a space soon."""
+        if space == ROOT:
+            # Where what says of a tenant that it is there stands in that tenant's line.
+            for key in keys:
+                self.add(key)
+        elif found := dict.fromkeys(keys):
+            self._due.setdefault(tenant_of(space), {}).update(found)
+            self._wake.set()
 
     def add_later(self, key: Key, seconds: float) -> None:
         """Look at this object after some time; once, however often that is said meanwhile."""
@@ -48,13 +62,14 @@ class FairQueue:
 
     def set_aside(self, key: Key) -> None:
         """Look at this object when ``take_up`` says so."""
-        self._aside.add(key)
+        self._aside.setdefault(_tenant_of(key), {})[key] = None
 
     def take_up(self) -> None:
         """Look at everything that was set aside."""
-        aside, self._aside = self._aside, set()
-        for key in aside:
-            self.add(key)
+        aside, self._aside = self._aside, {}
+        for owner, keys in aside.items():
+            self._due.setdefault(owner, {}).update(keys)
+        self._wake.set()
 
     def clear(self) -> None:
         """Forget what was noted."""
@@ -98,6 +113,8 @@ class FairQueue:
                 if not due:
                     del self._due[owner]
                 await self._reconcile(key)
+                # In the room: of many tenants' objects no more are looked at in a turn than side by side.
+                await asyncio.sleep(0)
 
 
 def _tenant_of(key: Key) -> str:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -84,6 +84,8 @@ class GarbageCollector:
         self._outlives_owners = outlives_owners
         self._clock = clock
         self._queue = FairQueue(self._reconcile_safely)
+        self._pace = Pace()
+        """That of all that is read of owners and dependents."""
         self._restart = asyncio.Event()
         self._dependents: dict[tuple[str, str], set[Key]] = {}
         """(space, owner's uid) → who names it as an owner."""
@@ -92,8 +94,8 @@ class GarbageCollector:
 
         A definition goes right behind the last of its objects: then nobody could say any more that they are gone.
         """
-        self._unserved: dict[str, set[Key]] = {}
-        """API group → who names an owner of a kind that it does not have there; a definition may bring that."""
+        self._unserved: dict[tuple[str, str], set[Key]] = {}
+        """(space, API group) → who names an owner of a kind that it does not have there; a definition may bring that."""
         self._ending: set[Key] = set()
         """Namespaces that wait for what is in them: elsewhere an object that goes is nothing to look at."""
 
@@ -165,7 +167,7 @@ class GarbageCollector:
                 uid = body.get("metadata", {}).get("uid", "")
                 if dependents := self._dependents.get((key.space, uid)):
                     self._gone[key.space, uid] = key, body.get("kind", "")
-                    self._enqueue(*dependents)
+                    self._queue.add_all(key.space, dependents)
                 self._ending.discard(key)
                 if (namespace := Key(key.space, *_NAMESPACES, "", key.namespace)) in self._ending:
                     self._enqueue(namespace)
@@ -177,16 +179,15 @@ class GarbageCollector:
 
     def _look_again(self, space: str, group: str) -> None:
         """Kinds may have come; those of the system space may be everybody's. Whom none helps is noted again."""
-        for key in [each for each in self._unserved.get(group, ()) if space in (each.space, ROOT)]:
-            _discard(self._unserved, group, key)
-            self._enqueue(key)
+        for place in [place for place in self._unserved if place[1] == group] if space == ROOT else [(space, group)]:
+            self._queue.add_all(place[0], self._unserved.pop(place, ()))
 
     def _let_go(self, key: Key, owner: Mapping[str, Any]) -> None:
         """Somebody does not name an owner any more; the last who does so takes what is known of it along."""
         place = key.space, owner["uid"]
         if _discard(self._dependents, place, key):
             self._gone.pop(place, None)
-        _discard(self._unserved, _group_of(owner), key)
+        _discard(self._unserved, (key.space, _group_of(owner)), key)
 
     def _index(self, key: Key, body: Mapping[str, Any]) -> None:
         for owner in owners_of(body):
@@ -264,7 +265,7 @@ class GarbageCollector:
 
     async def _orphan(self, stored: Stored, body: dict[str, Any]) -> None:
         uid, held = body["metadata"].get("uid", ""), False
-        for dependent in await self._dependents_of(stored.key, uid):
+        async for dependent in self._dependents_of(stored.key, uid):
             if await self._waits(stored.key, dependent.key):
                 held = True
             else:
@@ -275,7 +276,7 @@ class GarbageCollector:
     async def _delete_dependents_first(self, stored: Stored, body: dict[str, Any]) -> None:
         uid = body["metadata"].get("uid", "")
         awaited: set[str] = set()
-        for dependent in await self._dependents_of(stored.key, uid):
+        async for dependent in self._dependents_of(stored.key, uid):
             owned = orjson.loads(dependent.data)
             owners = owners_of(owned)
             if not await self._waits(stored.key, dependent.key):
@@ -296,13 +297,15 @@ class GarbageCollector:
         So it is said of whoever has more than ``CIRCLE_MAX`` of them.
         """
         found: set[str] = set()
-        due, pace, looked = deque([(key, body)]), Pace(), 0
+        due, looked = deque([(key, body)]), 0
         while due and not uids <= found:
             key, body = due.popleft()
+            named: dict[Key, set[str]] = {}
             for owner in owners_of(body):
                 owner_key = self._owner_key(key, owner) if owner.get("blockOwnerDeletion") else None
-                if owner_key is None or owner["uid"] in found:
-                    continue
+                if owner_key is not None and owner["uid"] not in found:
+                    named.setdefault(owner_key, set()).add(owner["uid"])
+            for owner_key, theirs in named.items():
                 if looked == CIRCLE_MAX:
                     return True
                 looked += 1
@@ -310,50 +313,65 @@ class GarbageCollector:
                 stored = await self._store.get(owner_key, cached=True)
                 if stored is None:
                     continue
-                await pace.step(len(stored.data))
+                await self._pace.step(len(stored.data))
                 above = orjson.loads(stored.data)
                 metadata = above["metadata"]
                 waits = "deletionTimestamp" in metadata and FOREGROUND in (metadata.get("finalizers") or ())
-                if waits and metadata.get("uid") == owner["uid"]:
-                    found.add(owner["uid"])
+                if waits and metadata.get("uid") in theirs:
+                    found.add(metadata["uid"])
                     due.append((owner_key, above))
         return uids <= found
 
     async def _collect(self, stored: Stored, body: dict[str, Any]) -> None:
         """Delete a dependent whose owners are all gone; let it forget the gone ones if some are there, or if it stays."""
         owners = owners_of(body)
-        states = {owner["uid"]: await self._owner_state(stored.key, owner) for owner in owners}
-        gone = {uid for uid, state in states.items() if state == "gone"}
-        if not gone or "unknown" in states.values() or await self._waits(stored.key, stored.key):
+        states = await self._owner_states(stored.key, owners)
+        gone = {owner["uid"] for owner, state in zip(owners, states, strict=True) if state == "gone"}
+        if not gone or "unknown" in states or await self._waits(stored.key, stored.key):
             return
-        if gone == states.keys() and not self._outlives_owners(stored.key, body):
+        if set(states) == {"gone"} and not self._outlives_owners(stored.key, body):
             await self._remove(stored)
         else:
             await self._disown(stored, gone)
 
-    async def _dependents_of(self, owner: Key, uid: str) -> list[Stored]:
+    async def _dependents_of(self, owner: Key, uid: str) -> AsyncIterator[Stored]:
         """The objects that rightly name an owner: of its space, and of its namespace if it has one."""
-        found = []
-        for key in sorted(self._dependents.get((owner.space, uid), ())):
-            stored = await self._store.get(key)
-            if stored is not None and owner.namespace in ("", key.namespace):
-                found.append(stored)
-        return found
+        for key in tuple(self._dependents.get((owner.space, uid), ())):
+            stored = await self._store.get(key) if owner.namespace in ("", key.namespace) else None
+            if stored is not None:
+                await self._pace.step(len(stored.data))
+                yield stored
 
     async def _solid(self, dependent: Key, owners: Sequence[Mapping[str, Any]]) -> bool:
-        return any([await self._owner_state(dependent, owner) != "gone" for owner in owners])
+        return any(state != "gone" for state in await self._owner_states(dependent, owners))
 
-    async def _owner_state(self, dependent: Key, owner: Mapping[str, Any]) -> str:
-        """``there``, ``gone``, or ``unknown`` when the kind is not served or out of reach: then nothing is deleted."""
-        key = self._owner_key(dependent, owner)
-        if key is None:
-            if self._was_seen_to_go(dependent, owner):
-                return "gone"
-            self._unserved.setdefault(_group_of(owner), set()).add(dependent)
-            return "unknown"
+    async def _owner_states(self, dependent: Key, owners: Sequence[Mapping[str, Any]]) -> list[str]:
+        """``there``, ``gone``, or ``unknown`` when the kind is not served or out of reach: then nothing is deleted.
+
+        What stands where an owner is named is read once, however many name that place.
+        """
+        states: list[str] = []
+        uids: dict[Key, Any] = {}
+        for owner in owners:
+            key = self._owner_key(dependent, owner)
+            if key is None and self._was_seen_to_go(dependent, owner):
+                states.append("gone")
+            elif key is None:
+                self._unserved.setdefault((dependent.space, _group_of(owner)), set()).add(dependent)
+                states.append("unknown")
+            else:
+                if key not in uids:
+                    uids[key] = await self._uid_at(key)
+                states.append("there" if uids[key] == owner["uid"] else "gone")
+        return states
+
+    async def _uid_at(self, key: Key) -> Any:
+        """That of what is there; ``None`` where nothing is."""
         stored = await self._store.get(key)
-        same = stored is not None and orjson.loads(stored.data).get("metadata", {}).get("uid") == owner["uid"]
-        return "there" if same else "gone"
+        if stored is None:
+            return None
+        await self._pace.step(len(stored.data))
+        return orjson.loads(stored.data).get("metadata", {}).get("uid")
 
     def _was_seen_to_go(self, dependent: Key, owner: Mapping[str, Any]) -> bool:
         key, kind = self._gone.get((dependent.space, owner["uid"]), (None, ""))

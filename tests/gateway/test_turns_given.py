@@ -210,6 +210,50 @@ async def _emptied(there: Filled) -> Go:
     return go
 
 
+def _collector(there: Filled) -> GarbageCollector:
+    """One that does not run: it looks when it is told to, and knows of secrets and config maps."""
+    plurals = {"Secret": ("secrets", True), "ConfigMap": ("configmaps", True)}
+    url = there.runtime.options.database_url
+    return GarbageCollector(there.runtime.store, url, lambda _space, _api, kind: plurals[kind], lambda *_: False)
+
+
+async def _foreground(there: Filled) -> Go:
+    """Each dependent is held by somebody else, and the owner waits for all of them."""
+    going = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    owner = there.key("", "configmaps", "owner")
+    named = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": f"{there.space}/owner"}
+    held = {"finalizers": ["example.org/held"], "ownerReferences": [{**named, "blockOwnerDeletion": True}]}
+    await there.fill("", "secrets", "v1", "Secret", metadata={**going, **held})
+    # The runtime's own collector lets an owner go that nobody names.
+    await there.keep(owner, "v1", "ConfigMap", metadata={**going, "finalizers": ["foregroundDeletion"]})
+    collector = _collector(there)
+    for number in range(MANY):
+        key = there.key("", "secrets", f"o{number}")
+        collector._index(key, {"metadata": held})
+
+    async def go() -> None:
+        await collector._reconcile(owner)
+
+    return go
+
+
+async def _many_owners(there: Filled) -> Go:
+    """Each of another name."""
+    await there.fill("", "configmaps", "v1", "ConfigMap")
+    owners = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "name": f"o{number}", "uid": f"{there.space}/o{number}"}
+        for number in range(MANY)
+    ]
+    key = there.key("", "secrets", "owned")
+    await there.keep(key, "v1", "Secret", metadata={"ownerReferences": owners})
+    collector = _collector(there)
+
+    async def go() -> None:
+        await collector._reconcile(key)
+
+    return go
+
+
 async def _tiers_learnt(there: Filled) -> Go:
     await _gold(there)
 
@@ -289,6 +333,8 @@ PLACES: Final[dict[str, Callable[[Filled], Awaitable[Go]]]] = {
     "a namespace is labelled": _labelled,
     "an ingress names no class": _classless,
     "a namespace is emptied": _emptied,
+    "an owner waits for its dependents": _foreground,
+    "a dependent has many owners": _many_owners,
     "a tenant's tiers are learnt": _tiers_learnt,
     "a binding is settled": _binding_settled,
     "a provider's consumers are noted": _consumers_noted,
@@ -313,6 +359,29 @@ async def test_who_reads_much_gives_turns_in_proportion(runtime: Runtime, place:
     finally:
         await there.end()
     assert 0 < turns.most < TOGETHER
+
+
+@pytest.mark.parametrize("state", [{}, {"deletionTimestamp": "2026-01-01T00:00:00Z"}])
+async def test_one_owner_is_read_once_for_all_who_are_said_to_be_it(runtime: Runtime, state: dict[str, str]) -> None:
+    """DOS-03: of one name, and of many identities; whether its own dependents wait for it or it for them."""
+    there = Filled(runtime)
+    await there.begin()
+    more = {"finalizers": ["foregroundDeletion"]} if state else {}
+    owner, key = there.key("", "configmaps", "owner"), there.key("", "secrets", "owned")
+    await there.keep(owner, "v1", "ConfigMap")
+    named = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "blockOwnerDeletion": True}
+    owners = [{**named, "uid": f"{there.space}/{number}"} for number in range(MANY)]
+    of_itself = {"apiVersion": "v1", "kind": "Secret", "name": "owned", "uid": f"{there.space}/owned"}
+    owners = [*owners, {**of_itself, "blockOwnerDeletion": True}]
+    await there.keep(key, "v1", "Secret", metadata={**state, **more, "ownerReferences": owners})
+    collector, turns = _collector(there), Decodings()
+    collector._index(key, {"metadata": {"ownerReferences": owners}})
+    try:
+        with turns.counting():
+            await collector._reconcile_safely(key)
+    finally:
+        await there.end()
+    assert 0 < turns.most < 10
 
 
 async def test_another_namespace_is_not_paid_for_by_reading_all(runtime: Runtime) -> None:

@@ -11,6 +11,7 @@ import pytest
 from kube.requests.logicalclusters import ROOT, space_of
 from store.fairqueue import SIDE_BY_SIDE, FairQueue
 from store.types import Key
+from tests.gateway.loopturns import LoopTurns
 
 
 def of(tenant: str, number: int = 0) -> Key:
@@ -94,3 +95,41 @@ async def test_who_is_cancelled_leaves_no_task_behind() -> None:
             await work
         await asyncio.sleep(0)
         assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.parametrize("tenants", [1, 3 * SIDE_BY_SIDE])
+async def test_others_have_their_turn_after_each_object(tenants: int) -> None:
+    """DOS-03: also where all that is looked at is at hand, so that nothing is ever waited for."""
+    turn = 0
+    seen: Counter[int] = Counter()
+
+    async def settle(key: Key) -> None:
+        seen[turn] += 1
+
+    queue = FairQueue(settle)
+    for number in range(300):
+        queue.add(of(f"tenant{number % tenants}", number))
+    work = asyncio.create_task(queue.run(idle, every=5))
+    while seen.total() < 300:
+        turn += 1
+        await asyncio.sleep(0)
+    assert max(seen.values()) <= min(tenants, SIDE_BY_SIDE)
+    work.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await work
+
+
+async def test_however_many_are_noted_together_it_is_done_in_a_moment() -> None:
+    """DOS-03: what was set aside when a door changes, what follows an owner that goes."""
+    turns, calls = LoopTurns(), []
+    for many in (10, 1_000):
+        queue = FairQueue(lambda _: idle())
+        keys = [of("many", number) for number in range(many)]
+        for key in keys:
+            queue.set_aside(key)
+        with turns.counting():
+            queue.take_up()
+            queue.add_all(space_of("many"), keys)
+        calls.append(turns.most)
+        assert not queue.is_idle
+    assert calls[0] == calls[1]
