@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Final
-from urllib.parse import urlsplit
 
+from kube.cel.uris import is_request_uri
 from kube.kinds.formats import is_of_format
 from kube.requests.names import dns1035_label, dns_label, dns_subdomain, label_value, mask_trailing_dash, qualified_name
 
@@ -21,12 +21,7 @@ def _of(name: str, words: str) -> Callable[[str], list[str]]:
 
 
 def _uri(text: str) -> list[str]:
-    try:
-        parts = urlsplit(text)
-    except ValueError:
-        parts = urlsplit("")
-    good = bool(text) and text.isprintable() and (bool(parts.scheme) or text.startswith("/"))
-    return [] if good else [f'parse "{text}": invalid URI for request']
+    return [] if is_request_uri(text) else [f'parse "{text}": invalid URI for request']
 
 
 def _prefix(check: Callable[[str], list[str]]) -> Callable[[str], list[str]]:

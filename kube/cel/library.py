@@ -18,15 +18,17 @@ from cel_expr_python import cel
 from kube.cel import regexes
 from kube.cel.constructions import escape_key
 from kube.cel.formats import FORMATS, named, validated
-from kube.quota.quantities import InvalidQuantity, Quantity, parse_quantity
+from kube.cel.uris import is_request_uri
+from kube.quota.quantities import UNITS_MAX, InvalidQuantity, Quantity, parse_quantity
 
 _T: Final = cel.Type
 _LIST: Final = _T.List(_T.DYN)
 _OWN: Final = _T.Map(_T.STRING, _T.STRING)
+_NUMBER: Final = "0|[1-9][0-9]{0,19}"
 _SEMVER: Final = re.compile(
-    r"(0|[1-9][0-9]{0,18})\.(0|[1-9][0-9]{0,18})\.(0|[1-9][0-9]{0,18})(?:-([0-9A-Za-z.-]{1,256}))?(?:\+([0-9A-Za-z.-]{1,256}))?",
-    re.ASCII,
+    rf"({_NUMBER})\.({_NUMBER})\.({_NUMBER})(?:-([0-9A-Za-z.-]+))?(?:\+([0-9A-Za-z.-]+))?", re.ASCII
 )
+_VERSION_MAX: Final = 2**64 - 1
 RANGE_MAX: Final = 10_000
 _SCALARS: Final = (bool, int, float, str, bytes)
 
@@ -201,6 +203,16 @@ def _amount(value: Own) -> Quantity:
     return Quantity(int(value["quantity"]))
 
 
+def _is_integer(quantity: Quantity) -> bool:
+    return not quantity.nanos % 10**9 and abs(quantity.nanos) < UNITS_MAX.nanos
+
+
+def _integer(quantity: Quantity) -> int:
+    if not _is_integer(quantity):
+        raise ValueError("cannot convert value to integer")
+    return quantity.value()
+
+
 def _is_quantity(text: str) -> bool:
     try:
         parse_quantity(text)
@@ -243,11 +255,8 @@ def _is(parse: Callable[[str], Any]) -> Callable[[str], bool]:
 
 
 def _url(text: str) -> Own:
-    # As Go's ParseRequestURI: a scheme in front or a path from the root; a port that is no number is refused by reading it.
-    parts = urlsplit(text)
-    if not (parts.scheme and text[len(parts.scheme)] == ":") and not text.startswith("/"):
-        raise ValueError("URL is not absolute")
-    _ = parts.port
+    if not is_request_uri(text):
+        raise ValueError("no URL")
     return {"url": text}
 
 
@@ -278,7 +287,11 @@ def _hostname(value: Own) -> str:
 
 def _semver(text: str) -> Own:
     found = _SEMVER.fullmatch(text)
-    if found is None or (found[4] is not None and not all(found[4].split("."))):
+    before, behind = ("", "") if found is None else (found[4] or "0", found[5] or "0")
+    if found is None or not all([*before.split("."), *behind.split(".")]):
+        raise ValueError("no semantic version")
+    numbers = [*found.groups()[:3], *(part for part in before.split(".") if part.isdigit())]
+    if any(len(number) > 20 or int(number) > _VERSION_MAX or str(int(number)) != number for number in numbers):
         raise ValueError("no semantic version")
     return {"semver": text}
 
@@ -368,9 +381,9 @@ _FUNCTIONS: Final[dict[str, list[tuple[bool, list[Any], Any, Callable[..., Any]]
     "sets.intersects": [_f([_LIST, _LIST], _T.BOOL, _intersects)],
     "quantity": [_f([_S], _OWN, _quantity)],
     "isQuantity": [_f([_S], _T.BOOL, _is_quantity)],
-    "sign": [_m([_OWN], _T.INT, lambda a: (_amount(a) > Quantity(0)) - (_amount(a) < Quantity(0)))],
-    "isInteger": [_m([_OWN], _T.BOOL, lambda a: _amount(a).nanos % 10**9 == 0)],
-    "asInteger": [_m([_OWN], _T.INT, lambda a: _amount(a).value())],
+    "sign": [_f([_OWN], _T.INT, lambda a: (_amount(a) > Quantity(0)) - (_amount(a) < Quantity(0)))],
+    "isInteger": [_m([_OWN], _T.BOOL, lambda a: _is_integer(_amount(a)))],
+    "asInteger": [_m([_OWN], _T.INT, lambda a: _integer(_amount(a)))],
     "asApproximateFloat": [_m([_OWN], _T.DOUBLE, lambda a: _amount(a).nanos / 1e9)],
     "add": [_m([_OWN, _T.DYN], _OWN, lambda a, b: _exact(_amount(a) + _operand(b)))],
     "sub": [_m([_OWN, _T.DYN], _OWN, lambda a, b: _exact(_amount(a) - _operand(b)))],

@@ -107,6 +107,43 @@ ACCEPTED: list[tuple[dict[str, Any], Where]] = [
 
 Spec = dict[str, Any]
 FAILED = "Invalid value: failed rule: "
+URLS = (
+    *("https://a/b c", "https://[::1]:80/", "https://[fe80::1%25en0]/", "https://a:99999/", "https://u%20@a/"),
+    *(
+        "https://a<b/",
+        "mailto:%zz",
+        "//a b/",
+        "https://[::1%25a%20b]/",
+        "*",
+        "https:",
+        "https://a/?%zz",
+        "https://u@v@a/",
+        "/a#b",
+    ),
+)
+NO_URLS = (
+    *("https://exa mple.com/", "https://x/%zz", "https://a\n.example.com/", "https://a%20b/", "https://a:b/", "a/b"),
+    *(
+        "https://u p@a/",
+        "https://a/\x7f",
+        "https://a{b}/",
+        "https://a#b",
+        "https://[zz]/",
+        "https://::1/",
+        "https://a:80:80/",
+        "https://[::1%25%e4]/",
+        "https://[fe80::1%en0]/",
+        "",
+    ),
+)
+NO_VERSIONS = (
+    "1.0.0-01",
+    "1.0.0+a..b",
+    "1.0.0-a.01",
+    "1.0.0+",
+    "18446744073709551616.0.0",
+    "1.0.0-18446744073709551616",
+)
 OBJECTS: list[tuple[dict[str, Any], Where, Spec | None, Spec, str]] = [
     ({"rule": "self.n > 1"}, (), None, {"n": 1}, FAILED + "self.n > 1"),
     (
@@ -388,6 +425,36 @@ OBJECTS: list[tuple[dict[str, Any], Where, Spec | None, Spec, str]] = [
         None,
         {"s": "abcd"},
         FAILED + "self.s.find('c.$') == 'x'",
+    ),
+    *(
+        ({"rule": rule}, (), None, {"s": text}, "" if holds else FAILED + rule)
+        for rule, holds, texts in (
+            (
+                "quantity(self.s).isInteger() && quantity(self.s).asInteger() >= 1",
+                True,
+                ("1", "1k", "1Ki", "9E", "0.001k"),
+            ),
+            ("sign(quantity(self.s)) == 1", True, ("500m",)),
+            ("quantity(self.s).isInteger()", False, ("500m", "1500m", "1E30", "10E", "0.1Gi")),
+            ("isURL(self.s)", True, URLS),
+            ("isURL(self.s)", False, NO_URLS),
+            ("!format.uri().validate(self.s).hasValue()", True, URLS),
+            ("!format.uri().validate(self.s).hasValue()", False, NO_URLS),
+            ("isSemver(self.s)", True, ("1.0.0-0a+01", "1.0.0--", "18446744073709551615.0.0", "1.0.0-1.2+x.y")),
+            ("isSemver(self.s)", False, NO_VERSIONS),
+            ("isSemver(self.s, true)", False, NO_VERSIONS),
+        )
+        for text in texts
+    ),
+    *(
+        (
+            {"rule": "quantity(self.s).asInteger() >= 1"},
+            (),
+            None,
+            {"s": text},
+            'Invalid value: "object": cannot convert value to integer evaluating rule: quantity(self.s).asInteger() >= 1',
+        )
+        for text in ("500m", "1500m", "1E30")
     ),
 ]
 """Rule, its place, the object before, the object now, and what is said (nothing when it holds)."""
