@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import orjson
@@ -46,11 +45,11 @@ def policies_page(actor: Actor, tenant: str, *, after: str = "", limit: int = 50
     require_role(actor, tenant, Role.VIEWER)
     limit = max(1, min(limit, PAGE_LIMIT))
     selection = Range(space_of(tenant), GROUP, RESOURCE)
-    found = list(islice(synchronous.objects_of(selection, portion=limit + 1, after=("", after)), limit + 1))
-    bodies = {stored.key.name: orjson.loads(stored.data) for stored in found[:limit]}
+    found, more = synchronous.page(selection, limit=limit, after=("", after))
+    bodies = {stored.key.name: orjson.loads(stored.data) for stored in found}
     uids = _uids({named for body in bodies.values() for named in tenants_named(body, space_of(tenant))})
     rows = [_granted(name, body, tenant, uids) for name, body in bodies.items()]
-    return Page(rows, rows[-1].name if len(found) > limit else "")
+    return Page(rows, rows[-1].name if more else "")
 
 
 def _granted(name: str, body: dict[str, Any], tenant: str, uids: Mapping[str, str]) -> GrantedPolicy:

@@ -28,7 +28,7 @@ from kube.policies.policy import Policy
 from kube.policies.violations import KINDS, Violation, violations
 from kube.requests.fielderrors import CAUSES_MAX
 from kube.requests.status import NotFound, StatusError
-from store.models import StoredObject
+from store.models import ROWS_AT_ONCE, StoredObject
 from tenants.clusters.client import (
     ClusterClient,
     ClusterUnusable,
@@ -137,7 +137,7 @@ def tier_policies_try(*, actor: Actor, name: str, policies: Mapping[str, Any]) -
         raise NotFound(f'tiers "{name}" not found', kind="tiers", name=name)
     tier.policies = checked_policies(policies, kind="Tier", name=name)
     trial = Trial()
-    given = [key for key, body in _tenant_objects().items() if tier_of_namespace(None, body) == name]
+    given = [key for key, body in _tenant_objects() if tier_of_namespace(None, body) == name]
     having = Workspace.objects.filter(tier=tier).exclude(phase=Phase.DELETED).values_list("tenant_id", flat=True)
     for tenant in Tenant.objects.filter(name__in={*given, *having}).order_by("name"):
         if trial.is_full:
@@ -174,10 +174,11 @@ def _look(trial: Trial, tenant: Tenant, tiers: Mapping[str, Tier], *, only: str 
 def _look_in_store(trial: Trial, tenant: Tenant, tiers: Mapping[str, Tier], only: str | None) -> None:
     space = tenant.cluster_path
     rows = StoredObject.objects.filter(Q(space=space) | Q(space__startswith=f"{space}:"))
-    owner = _tenant_objects(tenant.name).get(tenant.name)
+    owner = dict(_tenant_objects(tenant.name)).get(tenant.name)
     others = tier_of_namespace(None, owner)
     named: dict[tuple[str, str], str] = {}
-    for at, name, data in rows.filter(group="", resource="namespaces").values_list("space", "name", "data"):
+    namespaces = rows.filter(group="", resource="namespaces").values_list("space", "name", "data")
+    for at, name, data in namespaces.iterator(ROWS_AT_ONCE):
         named[at, name] = tier_of_namespace(orjson.loads(bytes(data)), owner)
     policies = {tier: policy_for(tenant, tiers.get(tier)) for tier in {others, *named.values()}}
     kinds = {kind for policy in policies.values() for kind in _kinds_of(policy)}
@@ -189,7 +190,7 @@ def _look_in_store(trial: Trial, tenant: Tenant, tiers: Mapping[str, Tier], only
     )
     for at, group, plural, namespace, data in judged.values_list(
         "space", "group", "resource", "namespace", "data"
-    ).iterator():
+    ).iterator(ROWS_AT_ONCE):
         tier = named.get((at, namespace), others)
         if trial.is_full or only not in (None, tier):
             continue
@@ -204,10 +205,11 @@ def _kinds_of(policy: Policy) -> set[tuple[str, str]]:
     return {*KINDS, *((each.partition(".")[2], each.partition(".")[0]) for each in policy.refused_kinds)}
 
 
-def _tenant_objects(*names: str) -> dict[str, Mapping[str, Any]]:
+def _tenant_objects(*names: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     rows = StoredObject.objects.filter(space="root", group="", resource="tenants")
     rows = rows.filter(name__in=names) if names else rows
-    return {name: orjson.loads(bytes(data)) for name, data in rows.values_list("name", "data")}
+    for name, data in rows.values_list("name", "data").iterator(ROWS_AT_ONCE):
+        yield name, orjson.loads(bytes(data))
 
 
 class _NotShown(Exception):

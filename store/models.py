@@ -5,6 +5,8 @@ Text is collated ``C``, so that PostgreSQL, Python and Kubernetes sort names ali
 
 from __future__ import annotations
 
+from typing import Final
+
 from django.db import models
 from django.db.models import F, Func, Q, Value
 from django.db.models.functions import Now
@@ -12,6 +14,10 @@ from django.db.models.functions import Now
 
 def _identity() -> models.TextField[str, str]:
     return models.TextField(db_collation="C")
+
+
+ROWS_AT_ONCE: Final = 10
+"""Of objects with their data, for ``iterator``: each is as large as a tenant makes it, three mebibytes at most."""
 
 
 class StoredObject(models.Model):

@@ -14,7 +14,6 @@ from typing import Any, Final
 from django.db import connections, transaction
 from psycopg import Cursor, errors
 
-from store.cache import ResourceCache
 from store.log.compaction import EXTENT
 from store.log.leaserevocation import leases_end
 from store.log.preconditions import (
@@ -30,11 +29,14 @@ from store.log.preconditions import (
 )
 from store.postgresql.arrays import register
 from store.postgresql.connections import PATIENCE_SECONDS
-from store.postgresql.statements import CURRENT, EXTEND, HOLDINGS, NOTIFY, SIZE, WRITE, load, stored_of
-from store.types import AllSpaces, Key, Listing, Operation, Range, Stored, Unavailable
+from store.postgresql.statements import BELOW, CURRENT, EXTEND, HOLDINGS, NOTIFY, SIZE, WRITE, load, stored_of
+from store.types import AllSpaces, Key, Listing, Operation, Range, Stored, StoreError, Unavailable
 
-_ALL: Final = 2**63 - 1
-"""No bound on the bytes of a page: whoever asks here has a process to itself."""
+PORTION_BYTES: Final = 2 * 1024 * 1024
+"""How much is read of many objects at once, but for the last of a portion, of whatever size (DOS-03).
+
+Their number says nothing: tenants choose how large they are, and what is taken apart is many times as large.
+"""
 
 HOLD_SECONDS: Final = 2
 """How long a transaction that has written to the store may do nothing."""
@@ -93,25 +95,23 @@ def get_all(keys: Iterable[Key], *, using: str = "default") -> list[Stored]:
         return [stored_of(row) for row in cursor.fetchall()]
 
 
-def listing(
-    selection: Range | AllSpaces,
-    *,
-    after: tuple[str, str, str] | None = None,
-    limit: int = 0,
-    using: str = "default",
-) -> Listing:
-    """The objects of a selection in order, as the surrounding transaction sees them, at one revision."""
+class TooLarge(StoreError):
+    """There is more than somebody wants to hold."""
+
+
+def listing(selection: Range | AllSpaces, *, most: int, using: str = "default") -> Listing:
+    """The objects of a selection in order, as the surrounding transaction sees them, at one revision.
+
+    Raises ``TooLarge`` where they have ``most`` bytes or more; no more than these are read, but for the last object.
+    """
     statement, parameters = load(selection)
     with _cursor(using) as cursor:
-        cursor.execute(statement, (*parameters, "", "", "", None, _ALL), binary=True)
+        cursor.execute(statement, (*parameters, "", "", "", None, most), binary=True)
         rows = cursor.fetchall()
-    cache = ResourceCache(
-        Stored(Key(space, selection.group, selection.resource, namespace, name), revision, data)
-        for _, space, namespace, name, revision, data in rows
-        if space is not None
-    )
-    items, remaining = cache.listing(selection, after, limit)
-    return Listing(items, rows[0][0], remaining)
+    found = _found(selection, rows)
+    if sum(len(stored.data) for stored in found) >= most:
+        raise TooLarge
+    return Listing([stored for stored in found if _is_of(selection, stored)], rows[0][0])
 
 
 def bytes_of(tenant: str, *, using: str = "default") -> int:
@@ -130,25 +130,55 @@ def holdings(space: str, *, using: str = "default") -> list[tuple[Range, int]]:
     return [(Range(space, group, kind, namespace), count) for space, group, kind, namespace, count in rows]
 
 
-def objects_of(
-    selection: Range, *, portion: int, after: tuple[str, str] = ("", ""), using: str = "default"
-) -> Iterator[Stored]:
-    """The objects of one resource by namespace and name, behind ``after``, read by ``portion`` as they are wanted.
+def page(
+    selection: Range, *, limit: int, after: tuple[str, str] = ("", ""), using: str = "default"
+) -> tuple[list[Stored], bool]:
+    """The objects of one resource by namespace and name, behind ``after``, and whether others may follow.
 
-    Not of one moment: an object that is changed meanwhile comes as it was or as it is then.
+    No more than ``limit``, nor than ``PORTION_BYTES`` but for the last, and at least one where there is any.
     """
     statement, parameters = load(selection)
     after = max(after, (selection.namespace or "", ""))
-    while True:
-        with _cursor(using) as cursor:
-            cursor.execute(statement, (*parameters, selection.space, *after, portion, _ALL), binary=True)
-            rows = [row for row in cursor.fetchall() if row[1] is not None]
-        found = [row for row in rows if selection.namespace in {None, row[2]}]
-        for _, space, of, name, revision, data in found:
-            yield Stored(Key(space, selection.group, selection.resource, of, name), revision, data)
-        if len(found) < portion:
-            return
-        after = found[-1][2], found[-1][3]
+    with _cursor(using) as cursor:
+        cursor.execute(statement, (*parameters, selection.space, *after, limit + 1, PORTION_BYTES), binary=True)
+        read = _found(selection, cursor.fetchall())
+    found = [stored for stored in read if _is_of(selection, stored)]
+    full = len(read) > limit or sum(len(stored.data) for stored in read) >= PORTION_BYTES
+    return found[:limit], full and len(found) == len(read)
+
+
+def objects_of(selection: Range, *, portion: int, using: str = "default") -> Iterator[Stored]:
+    """The objects of one resource by namespace and name, read in pages of ``portion`` as they are wanted.
+
+    Not of one moment: an object that is changed meanwhile comes as it was or as it is then.
+    """
+    after, more = ("", ""), True
+    while more:
+        found, more = page(selection, limit=portion, after=after, using=using)
+        yield from found
+        if found:
+            after = found[-1].key.namespace, found[-1].key.name
+
+
+def objects_below(space: str, *, portion: int, using: str = "default") -> list[Stored]:
+    """Some of the objects in a space and in those below it, none only where there is none; bounded as a page is."""
+    with _cursor(using) as cursor:
+        cursor.execute(BELOW, (space, f"{space}:", f"{space};", portion, PORTION_BYTES), binary=True)
+        return [stored_of(row[:-1]) for row in cursor.fetchall()]
+
+
+def _found(selection: Range | AllSpaces, rows: Iterable[tuple[Any, ...]]) -> list[Stored]:
+    """The rows of what ``load`` sends; one without an object says the revision alone."""
+    return [
+        Stored(Key(space, selection.group, selection.resource, namespace, name), revision, data)
+        for _, space, namespace, name, revision, data in rows
+        if space is not None
+    ]
+
+
+def _is_of(selection: Range | AllSpaces, stored: Stored) -> bool:
+    """Whether it is in the namespace that is asked for: what is read is of all."""
+    return not isinstance(selection, Range) or selection.namespace in {None, stored.key.namespace}
 
 
 class _Leased(Exception):

@@ -63,9 +63,9 @@ def namespace_quotas_page(tenant: str, *, after: str = "", limit: int = 50) -> P
     """The quotas of the namespaces of a tenant's space, by namespace and name, behind the cursor ``after``."""
     namespace, _, name = after.partition("/")
     selection = Range(space_of(tenant), "", "resourcequotas")
-    found = list(islice(synchronous.objects_of(selection, portion=limit + 1, after=(namespace, name)), limit + 1))
-    rows = [_use(orjson.loads(stored.data)) for stored in found[:limit]]
-    return Page(rows, f"{rows[-1].namespace}/{rows[-1].name}" if len(found) > limit else "")
+    found, more = synchronous.page(selection, limit=limit, after=(namespace, name))
+    rows = [_use(orjson.loads(stored.data)) for stored in found]
+    return Page(rows, f"{rows[-1].namespace}/{rows[-1].name}" if more else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,8 +143,8 @@ def stored_use(tenant: str) -> StoredUse:
     """What a tenant's objects take, as the API servers count and bound it (AD8)."""
     owner = synchronous.get(Key(ROOT, "", "tenants", "", tenant))
     body = orjson.loads(owner.data) if owner is not None else None
-    namespaces = synchronous.listing(Range(space_of(tenant), "", "namespaces"))
-    names = {tier_of_namespace(orjson.loads(stored.data), body) for stored in namespaces.items}
+    namespaces = synchronous.objects_of(Range(space_of(tenant), "", "namespaces"), portion=_PORTION)
+    names = {tier_of_namespace(orjson.loads(stored.data), body) for stored in namespaces}
     said = Tier.objects.filter(name__in=names).values_list("stored_mebibytes", flat=True)
     return StoredUse(used=synchronous.bytes_of(tenant), hard=storedbytes.bound(said, settings.TENANT_STORED_MEBIBYTES))
 

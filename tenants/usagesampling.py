@@ -23,7 +23,7 @@ from kube.quota.podresources import amounts
 from kube.quota.quantities import InvalidQuantity
 from kube.quota.tenantquotas import PLACED_USAGES, TENANT_QUOTAS
 from kube.requests.logicalclusters import tenant_of
-from store.models import StoredObject
+from store.models import ROWS_AT_ONCE, StoredObject
 from tenants.models import LIVING
 from tenants.usage import hour_counted_last
 
@@ -141,7 +141,7 @@ def _quotas() -> Iterator[dict[str, Any]]:
     """What quotas of tenants bound and hold, and what placed workspaces hold, as numbers."""
     for group, resource in (TENANT_QUOTAS, PLACED_USAGES):
         rows = StoredObject.objects.filter(group=group, resource=resource, space__startswith="root:")
-        for space, name, data in rows.values_list("space", "name", "data").iterator():
+        for space, name, data in rows.values_list("space", "name", "data").iterator(ROWS_AT_ONCE):
             body = orjson.loads(bytes(data))
             spec, status = body.get("spec") or {}, body.get("status") or {}
             yield {

@@ -23,7 +23,7 @@ from access.authorization.tenancy.placednamespaces import STEP as PLACED
 from access.authorization.tenancy.placednamespaces import Accounts, KeptAccounts
 from access.authorization.tenancy.suspension import freeze_reason, suspended_tenants, suspension_reason
 from gateway.resources.kinds import Catalogs
-from gateway.server.questiondeadlines import OBJECTS_MAX, heed, too_long
+from gateway.server.questiondeadlines import BYTES_MAX, OBJECTS_MAX, heed, too_long
 from kube.authentication.identity import (
     AUTHENTICATED,
     HOME_EXTRA,
@@ -261,7 +261,7 @@ class Snapshot:
     def __init__(self, cluster: str, *, locked: bool = True) -> None:
         from tenants.models import Freeze, Lock
 
-        self._held = 0
+        self._held = self._bytes = 0
         self._ranges: dict[Range, Listing] = {}
         self._objects: dict[Key, Stored | None] = {}
         self._sizes: dict[str, int] = {}
@@ -296,13 +296,22 @@ class Snapshot:
             if isinstance(wanted, str):
                 self._sizes[wanted] = synchronous.bytes_of(wanted)
             elif isinstance(wanted, Range):
-                found = self._ranges[wanted] = Listing(synchronous.listing(wanted).items, self.revision)
-                self._held += len(found.items)
-                if self._held > OBJECTS_MAX:
-                    raise too_long()
+                try:
+                    found = synchronous.listing(wanted, most=BYTES_MAX - self._bytes).items
+                except synchronous.TooLarge:
+                    raise too_long() from None
+                self._hold(found)
+                self._ranges[wanted] = Listing(found, self.revision)
             else:
-                self._objects[wanted] = synchronous.get(wanted)
+                one = self._objects[wanted] = synchronous.get(wanted)
+                self._hold([one] if one is not None else [])
         self._wanted.clear()
+
+    def _hold(self, found: Sequence[Stored]) -> None:
+        self._held += len(found)
+        self._bytes += sum(len(stored.data) for stored in found)
+        if self._held > OBJECTS_MAX or self._bytes >= BYTES_MAX:
+            raise too_long()
 
     def reason(self, cluster: str, namespace: str) -> str | None:
         """Why a door is locked, or ``None``."""

@@ -21,7 +21,9 @@ SECONDS: Final = 5.0
 PATIENCE_SECONDS: Final = 30.0
 """However little of it was work."""
 OBJECTS_MAX: Final = 50_000
-"""Objects that one question reads."""
+"""Objects that one question looks through."""
+BYTES_MAX: Final = 32 * 1024 * 1024
+"""Of the objects by which it is decided, which are held as long: a few hundred could be a gigabyte."""
 
 
 @dataclass(frozen=True, slots=True)

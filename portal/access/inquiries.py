@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import chain
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -16,7 +17,7 @@ from audit.models import ApiRequest
 from audit.recorder import Actor
 from audit.selectors import refused_request
 from gateway.server import explanation
-from gateway.server.questiondeadlines import heed
+from gateway.server.questiondeadlines import OBJECTS_MAX, heed, too_long
 from kube.authentication.identity import SERVICE_ACCOUNT_PREFIX
 from kube.authorization.rbac import GROUP, Attributes
 from kube.customresources.definitions import CRDS, is_established
@@ -70,7 +71,7 @@ def choices_in(actor: Actor, cluster: str) -> Choices:
     places = _places(actor)
     if not is_theirs(actor, cluster):
         return Choices(places=places)
-    namespaces = tuple(stored.key.name for stored in _objects(cluster, "", "namespaces"))
+    namespaces = _first(stored.key.name for stored in _objects(cluster, "", "namespaces"))
     things = tuple(sorted({name for resource in catalog_of(cluster) for name in _names(resource)}))
     if not may_grant(actor, cluster):
         return Choices(places=places, people=(actor.name,), things=things, namespaces=namespaces)
@@ -80,10 +81,10 @@ def choices_in(actor: Actor, cluster: str) -> Choices:
     )
     return Choices(
         places=places,
-        people=_first([*_members(cluster), *accounts]),
+        people=_first(chain(_members(cluster), accounts)),
         things=things,
         namespaces=namespaces,
-        roles=_first([*_bindable(cluster)]),
+        roles=_first(_bindable(cluster)),
         bindings=_first(
             f"{kind}/{stored.key.namespace}/{stored.key.name}".replace("//", "/")
             for kind, plural in (("ClusterRoleBinding", "clusterrolebindings"), ("RoleBinding", "rolebindings"))
@@ -206,8 +207,8 @@ def _places(actor: Actor) -> tuple[str, ...]:
     """
     tenants: list[Tenant] = list(selectors.tenants_visible_to(actor).order_by("name")[:CHOICES_MAX])
     spaces = [space_of(tenant.name) for tenant in tenants]
-    below = [f"{space}:{stored.key.name}" for space in spaces[:10] for stored in _objects(space, *WORKSPACES)]
-    return _first([*([ROOT] if actor.sees_all else []), *spaces, *below])
+    below = (f"{space}:{stored.key.name}" for space in spaces[:10] for stored in _objects(space, *WORKSPACES))
+    return _first(chain([ROOT] if actor.sees_all else [], spaces, below))
 
 
 def _allowed(actor: Actor, cluster: str, asked: Attributes) -> bool:
@@ -222,10 +223,13 @@ def _members(cluster: str) -> list[str]:
     return list(people.order_by("email").values_list("email", flat=True)[:CHOICES_MAX])
 
 
-def _bindable(cluster: str) -> list[str]:
-    roles = [f"ClusterRole/{name}" for name in ("view", "edit", "admin", "cluster-admin")]
-    roles += [f"ClusterRole/{stored.key.name}" for stored in _objects(cluster, GROUP, "clusterroles")]
-    return roles + [f"Role/{stored.key.namespace}/{stored.key.name}" for stored in _objects(cluster, GROUP, "roles")]
+def _bindable(cluster: str) -> Iterator[str]:
+    for name in ("view", "edit", "admin", "cluster-admin"):
+        yield f"ClusterRole/{name}"
+    for stored in _objects(cluster, GROUP, "clusterroles"):
+        yield f"ClusterRole/{stored.key.name}"
+    for stored in _objects(cluster, GROUP, "roles"):
+        yield f"Role/{stored.key.namespace}/{stored.key.name}"
 
 
 def _names(resource: Resource) -> Iterable[str]:
@@ -259,10 +263,20 @@ def _named(stored: Stored) -> Resource | None:
     )
 
 
-def _objects(space: str, group: str, plural: str) -> list[Stored]:
-    heed()
-    return list(synchronous.listing(Range(space, group, plural)).items)
+def _objects(space: str, group: str, plural: str) -> Iterator[Stored]:
+    """One after the other, none of which is held when the next portion is read."""
+    for number, stored in enumerate(synchronous.objects_of(Range(space, group, plural), portion=CHOICES_MAX)):
+        heed()
+        if number >= OBJECTS_MAX:
+            raise too_long()
+        yield stored
 
 
 def _first(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(names))[:CHOICES_MAX]
+    """No more is read than is shown."""
+    found: dict[str, None] = {}
+    for name in names:
+        found[name] = None
+        if len(found) == CHOICES_MAX:
+            break
+    return tuple(found)

@@ -85,9 +85,8 @@ def credentials_end_all(*, now: datetime) -> Iterator[str]:
 
 def system_accounts_renew() -> None:
     """Make the system space's service accounts anew: tokens name the account that they were issued for."""
-    found = synchronous.listing(Range("root", "", "serviceaccounts")).items
     changes = []
-    for stored in found:
+    for stored in synchronous.objects_of(Range("root", "", "serviceaccounts"), portion=500):
         body = orjson.loads(stored.data)
         body["metadata"]["uid"] = str(uuid.uuid4())
         changes.append(Update(stored.key, stored.revision, body))

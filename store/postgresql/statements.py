@@ -162,6 +162,17 @@ GROUP BY o.space, o."group", o.resource, o.namespace ORDER BY o.space, o.namespa
 """
 )
 
+# Some of these, in no order.
+BELOW = _BOUNDED.format(
+    bytes="octet_length(data)",
+    order='"group", resource, space, namespace, name',
+    rows="""
+        SELECT space, "group", resource, namespace, name, revision, data FROM store_object
+        WHERE space = %s OR space >= %s AND space < %s LIMIT %s
+    """,
+    bound="%s",
+)
+
 RESOURCES = (
     _KINDS
     + """

@@ -15,11 +15,13 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from psycopg import Cursor
 
 from audit.recorder import Actor
 from gateway.server import questiondeadlines
 from kube.requests.status import ServiceUnavailable
 from portal.access import explanation, inquiries, queries, questionlimits
+from store import synchronous
 from tenants.models import Role, Tenant, User
 from tenants.services.tenants import tenant_create
 from tests import factories
@@ -226,6 +228,36 @@ def test_a_question_that_takes_too_long_is_given_up_in_words(acme: Tenant, owner
     for ask in ("may", "who"):
         page = browser.get("/explain/", {**asked, "ask": ask})
         assert (page.status_code, SLOW in page.content.decode()) == (422, True)
+
+
+@pytest.mark.parametrize("kind", ["clusterroles", "namespaces"])
+def test_a_question_holds_so_much_however_large_the_objects_are(
+    acme: Tenant, owner: User, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DOS-03: what decides is held as long as it is asked about, and of what is only named nothing is held."""
+    mebibyte = 1024 * 1024
+    group, notes = (RBAC if kind == "clusterroles" else ""), {"note": "x" * mebibyte}
+    for number in range(45):
+        put("root:acme", group, kind, {"kind": "Any", "metadata": {"name": f"n{number:02}", "annotations": notes}})
+    held: list[int] = []
+
+    class Counting(Cursor[Any]):
+        def fetchall(self) -> list[Any]:
+            rows = super().fetchall()
+            held.append(sum(len(each) for row in rows for each in row if isinstance(each, bytes)))
+            return rows
+
+    monkeypatch.setattr(synchronous, "Cursor", Counting)
+    asked = {"cluster": "root:acme", "verb": "get", "group": "apps", "resource": "deployments"}
+    decided = send(bearer(owner, "read"), "POST", "access/who-can", asked)
+    page = signed_in(owner).get("/explain/", {"cluster": "root:acme"})
+    assert max(held) < 34 * mebibyte
+    if kind == "clusterroles":
+        assert (decided.status_code, SLOW in decided.content.decode()) == (503, True)
+    else:
+        assert max(held) < 4 * mebibyte
+        assert (decided.status_code, page.status_code) == (200, 200)
+        assert {"n00", "n44", "team"} <= set(listed(page.content.decode(), "namespaces"))
 
 
 def test_few_are_answered_at_a_time_and_nobody_waits_for_a_thread(acme: Tenant, owner: User, operator: User) -> None:

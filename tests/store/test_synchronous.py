@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 from django.db import DatabaseError, connections, transaction
+from psycopg import Cursor
 
 from store import synchronous
 from store.engine import Engine, Options
@@ -16,6 +17,7 @@ from store.types import AllSpaces, Create, Delete, PreconditionFailed, Update
 from tests.store.objects import PODS, body, pod
 
 T = TypeVar("T")
+MEBIBYTE = 1024 * 1024
 
 
 @pytest.fixture
@@ -76,17 +78,53 @@ async def test_refusal_leaves_the_transaction_usable(database: str, django: Any)
     await django(act)
 
 
-async def test_listing_is_in_order_and_in_chunks(conninfo: str, database: str, django: Any) -> None:
+async def test_a_list_is_in_order_and_a_page_is_a_part_of_it(conninfo: str, database: str, django: Any) -> None:
     async with Engine(conninfo) as store:
         for name in ("c", "a", "b"):
             await store.commit(Create(pod(name), body(name)), Create(pod(name, space="root:zzz"), body(name)))
 
     def act() -> None:
-        listing = synchronous.listing(PODS, limit=2, using=database)
-        assert [stored.key.name for stored in listing.items] == ["a", "b"]
-        assert (listing.remaining, listing.revision) == (1, 6)
-        assert len(synchronous.listing(AllSpaces("", "pods"), using=database).items) == 6
-        assert synchronous.listing(PODS._replace(space="root:none"), using=database).items == ()
+        listing = synchronous.listing(PODS, most=MEBIBYTE, using=database)
+        assert [stored.key.name for stored in listing.items] == ["a", "b", "c"]
+        assert (listing.remaining, listing.revision) == (0, 6)
+        assert len(synchronous.listing(AllSpaces("", "pods"), most=MEBIBYTE, using=database).items) == 6
+        assert not synchronous.listing(PODS._replace(space="root:none"), most=MEBIBYTE, using=database).items
+        for limit, after, names, more in ((2, "", "ab", True), (3, "", "abc", False), (2, "b", "c", False)):
+            found, others = synchronous.page(PODS, limit=limit, after=("default", after), using=database)
+            assert ("".join(stored.key.name for stored in found), others) == (names, more)
+        elsewhere = PODS._replace(namespace="aaa")
+        assert synchronous.page(elsewhere, limit=2, using=database) == ([], False)
+
+    await django(act)
+
+
+async def test_no_more_is_read_at_once_than_is_held_however_large_the_objects_are(
+    conninfo: str, database: str, django: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DOS-03: a tenant chooses how large its objects are."""
+    async with Engine(conninfo) as store:
+        for number in range(12):
+            await store.commit(Create(pod(f"n{number:02}"), body("n", text="x" * MEBIBYTE)))
+    read: list[int] = []
+
+    class Counting(Cursor[Any]):
+        def fetchall(self) -> list[Any]:
+            rows = super().fetchall()
+            read.append(sum(len(each) for row in rows for each in row if isinstance(each, bytes)))
+            return rows
+
+    monkeypatch.setattr(synchronous, "Cursor", Counting)
+
+    def act() -> None:
+        everything = synchronous.objects_of(PODS, portion=500, using=database)
+        assert [stored.key.name for stored in everything] == [f"n{number:02}" for number in range(12)]
+        found, more = synchronous.page(PODS, limit=500, using=database)
+        assert (0 < len(found) < 12, more) == (True, True)
+        assert 0 < len(synchronous.objects_below(PODS.space, portion=500, using=database)) < 12
+        with pytest.raises(synchronous.TooLarge):
+            synchronous.listing(PODS, most=2 * MEBIBYTE, using=database)
+        assert max(read) < 4 * MEBIBYTE
+        assert len(synchronous.listing(PODS, most=20 * MEBIBYTE, using=database).items) == 12
 
     await django(act)
 
