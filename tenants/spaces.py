@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import orjson
 from django.db import transaction
-from django.db.models import Q
 from django.utils import timezone
 
 from kube.authentication.identity import MEMBERS
@@ -128,18 +127,17 @@ def tenant_is_held(name: str) -> bool:
     return any((body.get(part) or {}).get("finalizers") for part in ("metadata", "spec"))
 
 
-def space_empty(name: str) -> None:
-    """Delete every object of the tenant's space and of the workspaces below it, some hundreds in a transaction.
+def space_empty(name: str) -> bool:
+    """Delete some objects of the tenant's space and of the workspaces below it; whether there may be others.
 
-    Resumable: what is gone stays gone.
+    Some hundreds, and no more than the store reads at once: one commit holds up every writer.
     """
-    space = f"{ROOT}:{name}"
-    below = StoredObject.objects.filter(Q(space=space) | Q(space__startswith=f"{space}:"))
-    columns = ("space", "group", "resource", "namespace", "name", "revision", "data")
-    while rows := list(below.values_list(*columns)[:_CHUNK]):
+    found = synchronous.objects_below(f"{ROOT}:{name}", portion=_CHUNK)
+    if found:
         # Somebody else deleted or changed one of them in between: look again.
         with contextlib.suppress(PreconditionFailed):
-            synchronous.commit([Delete(Key(*row[:5]), row[5], orjson.loads(bytes(row[6]))) for row in rows])
+            synchronous.commit([Delete(each.key, each.revision, orjson.loads(each.data)) for each in found])
+    return bool(found)
 
 
 def tenant_object_delete(name: str) -> None:

@@ -14,6 +14,7 @@ from tenants.models import Lock, Phase, Status, Tenant, TenantState, Workspace
 from tenants.operationqueue import OperationLease, Refused, Retry, raise_for_outcome
 from tenants.placednamespaces import placed_namespace_show
 from tenants.reconciler import closing
+from tenants.reconciler.isolation import apart
 from tenants.reconciler.provisioning import show
 from tenants.reconciler.suspension import GRACE_SECONDS
 from tenants.suspensions import lock_clear
@@ -93,21 +94,37 @@ def tenants_end() -> int:
     """End the terminating tenants whose workspaces are all gone: space, objects, rows; how many were ended.
 
     Resumable at any point: the row goes last. One whose object has finalizers is emptied, and waits for those who have
-    set them.
+    set them. What goes wrong with one keeps no other.
     """
     ended = 0
     names = Tenant.objects.filter(state=TenantState.TERMINATING).values_list("name", flat=True)
     for name in list(names):
         left = Workspace.objects.filter(tenant_id=name).exclude(status=Status.DELETED, phase=Phase.DELETED)
-        if not left.exists():
-            spaces.space_empty(name)
-            ended += _tenant_end(name)
+        with apart(f"the end of tenant {name}"):
+            if not left.exists() and _space_end(name):
+                ended += _tenant_end(name)
     return ended
+
+
+def _space_end(name: str) -> bool:
+    """Empty the tenant's space, some objects in a transaction; whether it is empty, and not another worker's to do."""
+    while True:
+        with transaction.atomic():
+            if _taken(name) is None:
+                return False
+            if not spaces.space_empty(name):
+                return True
+
+
+def _taken(name: str) -> Tenant | None:
+    """The terminating tenant, locked; ``None`` where another worker is at it."""
+    rows = Tenant.objects.select_for_update(skip_locked=True)
+    return rows.filter(name=name, state=TenantState.TERMINATING).first()
 
 
 @transaction.atomic
 def _tenant_end(name: str) -> bool:
-    tenant = Tenant.objects.select_for_update().filter(name=name, state=TenantState.TERMINATING).first()
+    tenant = _taken(name)
     if tenant is None or spaces.tenant_is_held(name):
         return False
     usage_conclude(name, now=timezone.now())
@@ -118,6 +135,7 @@ def _tenant_end(name: str) -> bool:
     tenant.delete()
     WORKER.record(Action.TENANT_ENDED, chain=name, target=f"tenants/{name}")
     # What a system user wrote since is little; the store is locked by it until this transaction ends.
-    spaces.space_empty(name)
+    while spaces.space_empty(name):
+        pass
     spaces.tenant_object_delete(name)
     return True

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
-from django.db import OperationalError, connections, transaction
+from django.db import connections, transaction
 from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
@@ -21,9 +19,8 @@ from tenants.models import Cluster, Desired, Operation, OperationState, Phase, S
 from tenants.operationqueue import OperationLease, operation_requeue, operations_due, run_one
 from tenants.reconciler import deletion, provisioning, suspension
 from tenants.reconciler.drift import drift_of
+from tenants.reconciler.isolation import apart
 from tenants.services.clusters import cluster_check
-
-logger = logging.getLogger(__name__)
 
 _PERFORM: Final = {
     Desired.READY: provisioning.perform,
@@ -115,7 +112,7 @@ def workspaces_reconcile(*, limit: int = _RECONCILE_BATCH, every: timedelta = ti
     for identifier in list(rows.order_by("checked_at").values_list("pk", flat=True)[:limit]):
         # Marked first: a workspace that kills its worker must not be the next worker's first one too.
         Workspace.objects.filter(pk=identifier).update(checked_at=timezone.now())
-        with _apart(f"looking at workspace {identifier}"):
+        with apart(f"looking at workspace {identifier}"):
             differed += bool(workspace_reconcile(identifier))
     # A workspace without an operation of its generation can only come from a restore: it gets one.
     for workspace in Workspace.objects.filter(missing).exclude(phase=Phase.DELETED)[:limit]:
@@ -135,20 +132,9 @@ def clusters_recheck(*, every: timedelta = timedelta(hours=1)) -> int:
     )
     for name in names:
         Cluster.objects.filter(name=name).update(checked_at=now)
-        with _apart(f"the check of cluster {name}"), contextlib.suppress(NotFound):
+        with apart(f"the check of cluster {name}"), contextlib.suppress(NotFound):
             cluster_check(actor=WORKER, name=name)
     return len(names)
-
-
-@contextlib.contextmanager
-def _apart(what: str) -> Iterator[None]:
-    """What goes wrong with one must not end the sweep for all; without a database there is nothing to go on with."""
-    try:
-        yield
-    except OperationalError:
-        raise
-    except Exception as error:
-        logger.error("%s failed with %s", what, type(error).__name__, exc_info=error)  # noqa: TRY400
 
 
 def _give_operation(workspace: Workspace) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import orjson
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from audit.models import AuditEntry
 from audit.recorder import Actor
@@ -12,7 +14,8 @@ from gateway.process.tenantservices import Caller, TenantServices
 from kube.requests.status import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
 from store import synchronous
 from store.models import StoredObject
-from store.types import Create, Key, Update
+from store.types import Create, Delete, Key, Update
+from tenants import spaces
 from tenants.models import Membership, Role, Tenant, TenantState
 from tenants.reconciler.deletion import tenants_end
 from tenants.rights import role_of
@@ -108,6 +111,68 @@ def test_deleting_a_tenant_ends_everything_in_it():
     assert locks_all() == {}
     assert AuditEntry.objects.filter(chain="acme").count() == 3
     make_tenant("acme")
+
+
+def test_a_full_space_is_emptied_a_little_at_a_time(monkeypatch):
+    """DOS-03: what a worker holds, and for how long every writer waits, is nothing that the tenant chooses."""
+    make_tenant("acme")
+    text = "x" * 1024 * 1024
+    for number in range(12):
+        key = Key("root:acme", "", "configmaps", "default", f"n{number}")
+        synchronous.commit([Create(key, {"metadata": {"name": key.name}, "data": {"text": text}})])
+    commits, commit = [], synchronous.commit
+
+    def noted(operations):
+        commits.append(sum(len(orjson.dumps(each.body)) for each in operations if isinstance(each, Delete)))
+        return commit(operations)
+
+    tenant_delete(actor=OPERATOR, name="acme")
+    monkeypatch.setattr(synchronous, "commit", noted)
+    assert tenants_end() == 1
+    assert not StoredObject.objects.filter(space="root:acme").exists()
+    assert sum(commits) > 12 * len(text)
+    assert max(commits) < 4 * len(text)
+
+
+def test_a_tenant_that_cannot_end_keeps_no_other(monkeypatch):
+    """TS1: nor does one at which another worker is."""
+    for name in ("acme", "globex"):
+        make_tenant(name)
+        tenant_delete(actor=OPERATOR, name=name)
+    empty = spaces.space_empty
+
+    def failing(name):
+        if name == "acme":
+            raise ValueError(name)
+        return empty(name)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(spaces, "space_empty", failing)
+        assert tenants_end() == 1
+    assert [tenant.name for tenant in Tenant.objects.all()] == ["acme"]
+    assert tenants_end() == 1
+
+
+def test_one_worker_at_a_time_ends_a_tenant(transactional_db):
+    """TS1: who finds another at it goes on with the next one, and holds nothing of it."""
+    for name in ("acme", "globex"):
+        make_tenant(name)
+        tenant_delete(actor=OPERATOR, name=name)
+
+    def other() -> int:
+        try:
+            return tenants_end()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as workers:
+        with transaction.atomic():
+            assert Tenant.objects.select_for_update().get(name="acme")
+            assert workers.submit(other).result(300) == 1
+            assert [tenant.name for tenant in Tenant.objects.all()] == ["acme"]
+            assert StoredObject.objects.filter(space="root:acme").exists()
+        assert workers.submit(other).result(300) == 1
+    assert not Tenant.objects.exists()
 
 
 def test_who_deletes_a_tenant_is_shown_it_however_fast_it_ends(transactional_db, monkeypatch):
