@@ -182,7 +182,7 @@ def _renewed(
 ) -> Credential | None:
     """The login's credential for this place and role, as long as the session is. Raises ``Forbidden`` for a revoked one."""
     known = Credential.objects.filter(login=login, tenant=tenant, workspace=workspace, role=role, anchor_uid=account)
-    before = known.first()
+    before = known.select_for_update(no_key=True).first()
     if before is None:
         return None
     if before.revoked_at is not None:

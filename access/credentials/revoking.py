@@ -24,6 +24,7 @@ from tenants.clusters.anchors import AnchorState, anchor_end
 from tenants.clusters.client import PATIENCE_SECONDS, ClusterUnusable, client_for
 from tenants.models import CredentialKind, Phase, Workspace
 from tenants.services.revocation import credentials_changed
+from tenants.services.sweeping import apart
 
 _ABANDONED: Final = timedelta(minutes=10)
 _BATCH: Final = 200
@@ -82,8 +83,9 @@ def credentials_expire(*, now: datetime) -> int:
         cluster = _workspace(credential).cluster_id
         if cluster in away:
             continue
-        begun = time.monotonic()
-        state = _confirm(credential, now)
+        begun, state = time.monotonic(), None
+        with apart(f"the end of credential {credential.pk}"):
+            state = _confirm(credential, now)
         confirmed += state is AnchorState.GONE
         spent[cluster] += time.monotonic() - begun
         if state is AnchorState.SILENT or spent[cluster] > PATIENCE_SECONDS:

@@ -18,6 +18,7 @@ from access.models import PersonalAccessToken
 from audit.recorder import WORKER
 from tenants.models import NoticeKind, User
 from tenants.notices import note
+from tenants.services.sweeping import apart
 
 SHARE: Final = 4
 """The last of so many parts of a life is its end."""
@@ -49,7 +50,11 @@ def tokens_ending_of(user_id: UUID | None, *, now: datetime) -> QuerySet[Persona
 def credentials_announce(*, now: datetime) -> int:
     """Warn the people whose tokens end soon; how many tokens (a worker's sweep)."""
     rows = tokens_ending(now=now).filter(warned_at=None, user__status=User.Status.ACTIVE)
-    return sum(_warn(token, now) for token in list(rows.select_related("user")[:_BATCH]))
+    warned = 0
+    for token in list(rows.select_related("user")[:_BATCH]):
+        with apart(f"the warning of token {token.pk}"):
+            warned += _warn(token, now)
+    return warned
 
 
 @transaction.atomic

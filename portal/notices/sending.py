@@ -34,6 +34,7 @@ from tenants.requests.selectors import requests_visible_to
 from tenants.rights import as_actor
 from tenants.selectors import tenants_visible_to, workspaces_visible_to
 from tenants.services.notices import delivery_end, mail_claim, mails_due, notices_tell, posts_claim
+from tenants.services.sweeping import apart
 
 logger = logging.getLogger(__name__)
 
@@ -51,13 +52,19 @@ def notices_send(*, now: datetime) -> int:
         """The time of the sweep, which goes on while it waits for others."""
         return now + timedelta(seconds=time.monotonic() - begun)
 
-    notices_tell(now=now)
-    return _posts_send(clock) + _mails_send(clock)
+    tried = 0
+    with apart("telling of notices"):
+        notices_tell(now=now)
+    with apart("sending to webhooks"):
+        tried += _posts_send(clock)
+    with apart("sending e-mail"):
+        tried += _mails_send(clock)
+    return tried
 
 
 def _posts_send(clock: Callable[[], datetime]) -> int:
     due = posts_claim(now=clock(), limit=_AT_ONCE)
-    outcomes = async_to_sync(_post_all)([(each.webhook.url, *_signed(each, clock())) for each in due if each.webhook])
+    outcomes = async_to_sync(_post_all)([_signed(each, clock()) for each in due])
     for each, (sent, answer) in zip(due, outcomes, strict=True):
         delivery_end(each, sent=sent, answer=answer, now=clock())
     return len(due)
@@ -71,9 +78,10 @@ def _mails_send(clock: Callable[[], datetime]) -> int:
     try:
         for mail in mails_due(now=clock(), limit=_AT_ONCE):
             if (due := mail_claim(mail, now=clock())) is not None and due.notification is not None:
-                sent, answer = _mail(due.notification)
-                delivery_end(due, sent=sent, answer=answer, now=clock())
                 tried += 1
+                with apart(f"sending e-mail {mail}"):
+                    sent, answer = _mail(due.notification)
+                    delivery_end(due, sent=sent, answer=answer, now=clock())
     finally:
         _MAILING.release()
     return tried
@@ -105,8 +113,8 @@ def _address(kind: str, about: Mapping[str, Any], seen: Mapping[str, set[Any]]) 
     return reverse(places.get(kind, "notifications"))
 
 
-def _signed(delivery: Delivery, now: datetime) -> tuple[bytes, dict[str, str]]:
-    """Body and headers; without a signature nothing is sent."""
+def _signed(delivery: Delivery, now: datetime) -> tuple[str, bytes, dict[str, str]]:
+    """Address, body and headers; without a signature nothing is sent."""
     body, moment = delivery.body.encode(), int(now.timestamp())
     headers = {
         "Content-Type": "application/json",
@@ -114,13 +122,13 @@ def _signed(delivery: Delivery, now: datetime) -> tuple[bytes, dict[str, str]]:
         "Tenantry-Event": delivery.kind,
         "Tenantry-Delivery": str(delivery.pk),
     }
-    assert delivery.webhook is not None  # noqa: S101 - the caller has looked
+    assert delivery.webhook is not None  # noqa: S101 - what is claimed as a post has one
     try:
         secret = decrypt(delivery.webhook.sealed_secret)
     except DecryptionError:
-        return b"", {}
+        return delivery.webhook.url, b"", {}
     digest = hmac.new(secret.encode(), b"%d.%s" % (moment, body), hashlib.sha256).hexdigest()
-    return body, {**headers, "Tenantry-Signature": f"t={moment},v1={digest}"}
+    return delivery.webhook.url, body, {**headers, "Tenantry-Signature": f"t={moment},v1={digest}"}
 
 
 async def _post_all(messages: list[tuple[str, bytes, dict[str, str]]]) -> list[tuple[bool, str]]:

@@ -14,9 +14,9 @@ from tenants.models import Lock, Phase, Status, Tenant, TenantState, Workspace
 from tenants.operationqueue import OperationLease, Refused, Retry, raise_for_outcome
 from tenants.placednamespaces import placed_namespace_show
 from tenants.reconciler import closing
-from tenants.reconciler.isolation import apart
 from tenants.reconciler.provisioning import show
 from tenants.reconciler.suspension import GRACE_SECONDS
+from tenants.services.sweeping import apart
 from tenants.suspensions import lock_clear
 from tenants.usagesampling import usage_conclude
 

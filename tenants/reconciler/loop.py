@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from datetime import timedelta
 from typing import Final
@@ -14,13 +13,12 @@ from django.utils import timezone
 
 from audit.actions import Action
 from audit.recorder import WORKER
-from kube.requests.status import NotFound
 from tenants.models import Cluster, Desired, Operation, OperationState, Phase, Status, Workspace
 from tenants.operationqueue import OperationLease, operation_requeue, operations_due, run_one
 from tenants.reconciler import deletion, provisioning, suspension
 from tenants.reconciler.drift import drift_of
-from tenants.reconciler.isolation import apart
 from tenants.services.clusters import cluster_check
+from tenants.services.sweeping import apart
 
 _PERFORM: Final = {
     Desired.READY: provisioning.perform,
@@ -116,7 +114,8 @@ def workspaces_reconcile(*, limit: int = _RECONCILE_BATCH, every: timedelta = ti
             differed += bool(workspace_reconcile(identifier))
     # A workspace without an operation of its generation can only come from a restore: it gets one.
     for workspace in Workspace.objects.filter(missing).exclude(phase=Phase.DELETED)[:limit]:
-        _give_operation(workspace)
+        with apart(f"giving workspace {workspace.pk} its operation"):
+            _give_operation(workspace)
     return differed
 
 
@@ -132,7 +131,7 @@ def clusters_recheck(*, every: timedelta = timedelta(hours=1)) -> int:
     )
     for name in names:
         Cluster.objects.filter(name=name).update(checked_at=now)
-        with apart(f"the check of cluster {name}"), contextlib.suppress(NotFound):
+        with apart(f"the check of cluster {name}"):
             cluster_check(actor=WORKER, name=name)
     return len(names)
 

@@ -17,6 +17,7 @@ from tenants.notices import note
 from tenants.rights import require_thawed, require_unlocked, role_at_least, role_of, tenant_locked
 from tenants.services import desiredstate
 from tenants.services.desiredstate import EXPIRY
+from tenants.services.sweeping import apart
 from tenants.services.tenants import tenant_resume
 from tenants.services.workspaces import require_own, workspace_locked, workspace_resume
 from tenants.suspensions import installation_closed
@@ -62,7 +63,11 @@ def workspace_end_at(*, actor: Actor, workspace_id: UUID, expires_at: datetime |
 def workspaces_expire(*, now: datetime) -> int:
     """Suspend those whose time is over; how many (a worker's sweep)."""
     over = Workspace.objects.filter(status=Status.ACTIVE, expires_at__lte=now, tenant__state=TenantState.ACTIVE)
-    return sum(_expire(pk, now) for pk in list(over.order_by("expires_at").values_list("pk", flat=True)[:_BATCH]))
+    ended = 0
+    for pk in list(over.order_by("expires_at").values_list("pk", flat=True)[:_BATCH]):
+        with apart(f"the end of workspace {pk}"):
+            ended += _expire(pk, now)
+    return ended
 
 
 def suspensions_end(*, now: datetime) -> int:
@@ -75,14 +80,14 @@ def suspensions_end(*, now: datetime) -> int:
     )
     ended = 0
     for name in list(tenants.values_list("pk", flat=True)[:_BATCH]):
-        with transaction.atomic():
+        with apart(f"the end of the suspension of tenant {name}"), transaction.atomic():
             # Somebody may have said otherwise since: the newest word counts.
             found = tenant_locked(name)
             if found.state == TenantState.SUSPENDED and found.suspended_until and found.suspended_until <= now:
                 tenant_resume(actor=WORKER, name=name)
                 ended += 1
     for pk in list(workspaces.values_list("pk", flat=True)[:_BATCH]):
-        with transaction.atomic():
+        with apart(f"the end of the suspension of workspace {pk}"), transaction.atomic():
             row = workspace_locked(WORKER, pk)
             until = row.suspended_until
             if row.status == Status.SUSPENDED and until and until <= now and row.tenant.state == TenantState.ACTIVE:
@@ -99,10 +104,12 @@ def ends_announce(*, now: datetime) -> int:
         fresh = Q(warned_days=None) | Q(warned_days__gt=days)
         workspaces = Workspace.objects.filter(soon, fresh, status=Status.ACTIVE)
         for workspace in list(workspaces.select_related("tenant")[:_BATCH]):
-            told += _warn_workspace(workspace, days)
+            with apart(f"the warning of workspace {workspace.pk}"):
+                told += _warn_workspace(workspace, days)
         memberships = Membership.objects.filter(soon, fresh, break_glass=False)
         for membership in list(memberships.select_related("user")[:_BATCH]):
-            told += _warn_member(membership, days)
+            with apart(f"the warning of membership {membership.pk}"):
+                told += _warn_member(membership, days)
     return told
 
 

@@ -24,6 +24,7 @@ from tenants.rights import (
     tenant_locked,
 )
 from tenants.services.revocation import credentials_changed, credentials_end, invitations_end
+from tenants.services.sweeping import apart
 
 BREAK_GLASS_MINUTES: Final = 60
 BREAK_GLASS_MINUTES_MAX: Final = 8 * 60
@@ -194,7 +195,7 @@ def memberships_lapse() -> int:
     over = Membership.stored.filter(Q(expires_at__lte=Now()) | Q(raised_until__lte=Now()))
     ended = 0
     for tenant, user in list(over.order_by("pk").values_list("tenant_id", "user_id")[:_BATCH]):
-        with transaction.atomic():
+        with apart(f"the end of a membership in {tenant}"), transaction.atomic():
             tenant_locked(tenant)
             ended += membership_lapsed_end(tenant, User.objects.get(pk=user))
     return ended

@@ -43,6 +43,7 @@ from tenants.models import (
 from tenants.notices import ALWAYS
 from tenants.requests.selectors import user_may_decide
 from tenants.rights import require_lasting_role, require_open, require_operator, tenant_locked
+from tenants.services.sweeping import apart
 
 PORTAL: Final = "portal"
 MAIL: Final = "mail"
@@ -74,15 +75,14 @@ class CreatedWebhook:
 def notices_tell(*, now: datetime) -> int:
     """Make of each notice what is told to whom; how many there were (a worker's sweep)."""
     told = 0
-    while told < _BATCH:
-        with transaction.atomic():
-            rows = Notice.objects.select_for_update(no_key=True, skip_locked=True, of=("self",))
-            found = rows.select_related("request", "workspace").order_by("created_at", "id").first()
-            if found is None:
-                break
-            _tell(found, now)
-            found.delete()
-            told += 1
+    rows = Notice.objects.select_for_update(no_key=True, skip_locked=True, of=("self",))
+    for pk in list(Notice.objects.order_by("created_at", "id").values_list("pk", flat=True)[:_BATCH]):
+        with apart(f"telling of notice {pk}"), transaction.atomic():
+            found = rows.select_related("request", "workspace").filter(pk=pk).first()
+            if found is not None:
+                _tell(found, now)
+                found.delete()
+                told += 1
     return told
 
 
@@ -115,9 +115,9 @@ def _in_turns(way: Q, whose: F, now: datetime, limit: int) -> list[UUID]:
 @transaction.atomic
 def _claim(ids: Sequence[UUID], now: datetime, lease: timedelta) -> list[Delivery]:
     waiting = Delivery.objects.filter(pk__in=ids, state=DeliveryState.WAITING, not_before__lte=now)
-    due = list(
-        waiting.select_for_update(no_key=True, skip_locked=True, of=("self",)).order_by("not_before", "created_at")
-    )
+    rows = waiting.select_for_update(no_key=True, skip_locked=True, of=("self",))
+    # With all that is sent: it may be deleted while the message is under way.
+    due = list(rows.select_related("webhook", "notification__user").order_by("not_before", "created_at"))
     for each in due:
         each.attempts += 1
         each.not_before = now + max(lease, _FIRST_PAUSE * 2 ** min(each.attempts, 12))
@@ -126,14 +126,16 @@ def _claim(ids: Sequence[UUID], now: datetime, lease: timedelta) -> list[Deliver
 
 
 def delivery_end(delivery: Delivery, *, sent: bool, answer: str, now: datetime) -> None:
-    """Note how an attempt ended. One that failed is tried again, for a day."""
-    delivery.answer = answer[:200]
+    """Note how an attempt ended. One that failed is tried again, for a day.
+
+    Of a message that was deleted while it was under way, with its webhook or its notification, nothing is noted.
+    """
+    came: dict[str, Any] = {"answer": answer[:200]}
     if sent or now - delivery.created_at >= _GIVEN_UP:
-        delivery.state = DeliveryState.SENT if sent else DeliveryState.FAILED
-        delivery.finished_at = now
+        came |= {"state": DeliveryState.SENT if sent else DeliveryState.FAILED, "finished_at": now}
     else:
-        delivery.not_before = now + _FIRST_PAUSE * 2 ** min(delivery.attempts - 1, 12)
-    delivery.save(update_fields=["state", "answer", "finished_at", "not_before"])
+        came["not_before"] = now + _FIRST_PAUSE * 2 ** min(delivery.attempts - 1, 12)
+    Delivery.objects.filter(pk=delivery.pk, state=DeliveryState.WAITING).update(**came)
 
 
 def notifications_read(*, user: User, now: datetime, notification_id: UUID | None = None, tenant: str = "") -> int:

@@ -26,6 +26,7 @@ from kube.requests.status import ServiceUnavailable
 from tenants import actionlimits
 from tenants.models import Recording, RecordingChunk, RecordingMode, Tenant
 from tenants.recordings import Unplayable, recording_text, seal
+from tenants.services.sweeping import apart
 
 ABANDONED: Final = timedelta(seconds=90)
 """A recording that no process has spoken of for so long is ended: one that lives does every fifteen seconds."""
@@ -140,7 +141,7 @@ def recordings_close(*, now: datetime) -> int:
     abandoned = Recording.objects.filter(ended_at=None, seen_at__lt=now - ABANDONED)
     closed = 0
     for pk in list(abandoned.order_by("seen_at").values_list("pk", flat=True)[:100]):
-        with transaction.atomic():
+        with apart(f"the end of recording {pk}"), transaction.atomic():
             found = abandoned.select_for_update(no_key=True, skip_locked=True).filter(pk=pk).first()
             if found is not None:
                 _end(WORKER, found, _left_by(found), found.seen_at)

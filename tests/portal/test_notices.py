@@ -7,7 +7,7 @@ import hmac
 import re
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,9 @@ import time_machine
 import trustme
 import werkzeug.serving
 from django.core import mail
+from django.core.mail import EmailMessage
+from django.core.mail.backends.locmem import EmailBackend as LocmemBackend
+from django.db import connections
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -46,11 +49,13 @@ class Sink:
     def __init__(self) -> None:
         self.came: list[tuple[dict[str, str], bytes]] = []
         self.status, self.location, self.url = "204 No Content", "", ""
+        self.before_answering: Callable[[str], None] = lambda _path: None
         self.answered_at = timezone.now()
 
     def __call__(self, environ: dict[str, Any], start: Any) -> Any:
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         self.came.append(({name: value for name, value in environ.items() if name.startswith("HTTP_")}, body))
+        self.before_answering(environ["PATH_INFO"])
         self.answered_at = timezone.now()
         start(self.status, [("Location", self.location)] if self.location else [])
         return [b""]
@@ -77,6 +82,7 @@ def sink(server: tuple[Sink, Path], settings: Any) -> Sink:
     """The server, which an operator has allowed, with nothing come yet."""
     found, authority = server
     found.came, found.status, found.location = [], "204 No Content", ""
+    found.before_answering = lambda _path: None
     settings.WEBHOOK_CA_FILE = authority
     settings.WEBHOOK_ALLOWED_NETWORKS = proxies.parse(["127.0.0.0/8", "::1"])
     return found
@@ -330,6 +336,59 @@ def test_an_address_that_cannot_be_read_holds_up_nobody_elses_messages(
     notices_send(now=now + timedelta(days=2))
     row.refresh_from_db()
     assert row.state == "failed"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_webhook_that_goes_while_it_is_told_holds_up_nobody_elses_messages(
+    acme: House, globex: House, sink: Sink, settings: Any
+) -> None:
+    """Its receiver deletes it before it answers, by the API: nobody is told twice for that, and e-mail goes out."""
+    settings.EMAIL_IS_SET = True
+    mine, _ = hook(sink.url.replace("/hook", "/mine"))
+    hook(sink.url, "globex")
+    client, answers = bearer(acme.admin), []
+
+    def delete(path: str) -> None:
+        if path == "/mine":
+            answers.append(send(client, "DELETE", f"webhooks/{mine.pk}/").status_code)
+            connections.close_all()
+
+    sink.before_answering = delete
+    for tenant, user in (("acme", acme.viewer), ("globex", globex.viewer)):
+        membership_set(actor=OPERATOR, tenant=tenant, user=user, role=Role.EDITOR)
+    now = timezone.now()
+    notices_send(now=now)
+    assert answers == [204]
+    assert not Webhook.objects.filter(tenant="acme").exists()
+    assert [(row.state, row.answer) for row in Delivery.objects.exclude(webhook=None)] == [("sent", "status 204")]
+    mailed = [message.to[0] for message in mail.outbox]
+    assert {acme.viewer.email, globex.viewer.email} <= set(mailed)
+    notices_send(now=now + timedelta(seconds=61))
+    assert len(sink.came) == 2
+    assert len(mailed) == len(mail.outbox)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_notification_that_goes_while_its_e_mail_is_sent_holds_up_nobody_elses(
+    acme: House, globex: House, settings: Any
+) -> None:
+    """A person who is told very much loses the oldest of it, also what is under way."""
+    settings.EMAIL_IS_SET = True
+    settings.EMAIL_BACKEND = f"{__name__}.Forgetful"
+    for tenant, user in (("acme", acme.viewer), ("globex", globex.viewer)):
+        membership_set(actor=OPERATOR, tenant=tenant, user=user, role=Role.EDITOR)
+    now = timezone.now()
+    notices_send(now=now)
+    assert {message.to[0] for message in mail.outbox} == {acme.viewer.email, globex.viewer.email}
+    assert not Delivery.objects.exists()
+
+
+class Forgetful(LocmemBackend):
+    """A mail server that takes its time: what it is given has been pushed out of the list when it answers."""
+
+    def send_messages(self, messages: Sequence[EmailMessage]) -> int:
+        Notification.objects.filter(user__email__in=[to for each in messages for to in each.to]).delete()
+        return super().send_messages(messages)
 
 
 def test_a_redirect_leads_nowhere(acme: House, sink: Sink) -> None:

@@ -16,6 +16,7 @@ from tenants.models import Freeze, NoticeKind, Status, Tenant, TenantState, Work
 from tenants.naming import check_text, check_until
 from tenants.notices import note
 from tenants.rights import require_operator, require_retained, tenant_locked
+from tenants.services.sweeping import apart
 from tenants.services.workspaces import workspace_locked
 from tenants.suspensions import freeze_clear, freeze_set, installation_closed
 
@@ -79,7 +80,7 @@ def freezes_end(*, now: datetime) -> int:
     # What holds a leaving tenant still ends with its leaving.
     over = Freeze.objects.filter(until__lte=now).exclude(workspace=None, tenant__offboarding__isnull=False)
     for pk, tenant in list(over.values_list("pk", "tenant_id")[:_BATCH]):
-        with transaction.atomic():
+        with apart(f"the end of freeze {pk}"), transaction.atomic():
             # Somebody may have said otherwise since: the newest word counts.
             locked = tenant_locked(tenant)
             found = over.select_related("workspace").filter(pk=pk).first()

@@ -17,6 +17,7 @@ from tenants.naming import check_text
 from tenants.notices import note
 from tenants.rights import require_operator, tenant_locked
 from tenants.services.operating.freezing import tenant_freeze, tenant_thaw
+from tenants.services.sweeping import apart
 from tenants.services.tenants import tenant_delete, tenant_resume, tenant_suspend
 from tenants.suspensions import installation_closed
 
@@ -100,7 +101,7 @@ def offboardings_end(*, now: datetime) -> int:
     over = Offboarding.objects.filter(ends_at__lte=now).exclude(tenant__state=TenantState.TERMINATING)
     ended = 0
     for name in list(over.order_by("ends_at").values_list("pk", flat=True)[:_BATCH]):
-        with transaction.atomic():
+        with apart(f"the end of tenant {name}"), transaction.atomic():
             # It may have been called off, or put off, since: the newest word counts.
             if Tenant.objects.select_for_update(no_key=True).filter(pk=name).exists() and over.filter(pk=name).exists():
                 tenant_delete(actor=WORKER, name=name)
@@ -117,7 +118,8 @@ def offboardings_announce(*, now: datetime) -> int:
             tenant__state=TenantState.TERMINATING
         )
         for found in list(fresh.select_related("tenant")[:_BATCH]):
-            told += _remind(found, days)
+            with apart(f"reminding the owners of {found.pk}"):
+                told += _remind(found, days)
     return told
 
 

@@ -21,6 +21,7 @@ from tenants.rights import as_actor, require_open, role_at_least, role_of
 from tenants.services.memberships import membership_break_glass, membership_set
 from tenants.services.operating.offboarding import DAYS_KEPT, REASON_MAX, tenant_offboard
 from tenants.services.requests.asking import chain_of, facts_of, more_than, request_locked, require_undecided
+from tenants.services.sweeping import apart
 from tenants.services.tenants import tenant_create, tenant_quota_change
 from tenants.services.workspaces import workspace_change_tier
 
@@ -69,7 +70,7 @@ def requests_expire(*, now: datetime) -> int:
     over = AccessRequest.objects.filter(state=RequestState.OPEN, expires_at__lte=now)
     ended = 0
     for identifier in list(over.order_by("expires_at").values_list("pk", flat=True)[:_BATCH]):
-        with transaction.atomic():
+        with apart(f"the end of request {identifier}"), transaction.atomic():
             found = request_locked(WORKER, identifier)
             if found.state == RequestState.OPEN:
                 _decide(WORKER, found, RequestState.EXPIRED, Action.REQUEST_EXPIRED, "", now)
