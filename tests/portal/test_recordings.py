@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import html
 import re
+import tracemalloc
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +17,7 @@ from django.test import Client
 from audit.models import AuditEntry
 from tenants.models import Recording, RecordingChunk, RecordingMode, Role, Tenant
 from tenants.reconciler.deletion import tenants_end
+from tenants.recordings import recording_file, recording_text, seal
 from tenants.services import recordings as services
 from tenants.services import tier_change
 from tenants.services.tenants import tenant_delete, tenant_suspend
@@ -86,6 +88,26 @@ def test_a_recording_is_taken_away_as_a_file_and_that_is_an_event(acme: House, k
     end = AuditEntry.objects.get(action="recording.end")
     assert hashlib.sha256(answer.content).hexdigest() == kept.sha256 == end.detail["sha256"]
     assert watched(kept) == [(acme.owner.email, "file")]
+
+
+def test_what_a_recording_takes_in_memory_is_what_it_holds_whatever_its_letters(kept: Recording) -> None:
+    """Its pieces and the whole, and little more: not four bytes for each letter because one of them needs four."""
+    first = b"".join(text.encode() for text in recording_text(kept))
+    pieces = ["𝄞" + "x" * (1 << 16) for _ in range(64)]
+    number = kept.chunks.count()
+    RecordingChunk.objects.bulk_create(
+        RecordingChunk(recording=kept, number=number + more, sealed=seal(kept.pk, number + more, text))
+        for more, text in enumerate(pieces)
+    )
+    kept.sha256 = hashlib.sha256(first + "".join(pieces).encode()).hexdigest()
+    tracemalloc.start()
+    try:
+        content = recording_file(kept)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert content == first + "".join(pieces).encode()
+    assert peak < 2.5 * len(content)
 
 
 def test_only_the_page_that_plays_may_compile_its_player(acme: House, kept: Recording) -> None:

@@ -1,6 +1,6 @@
 """Keeps one recording while its session goes on, in bounded memory; where it cannot, the session ends (GW21).
 
-1. What is shown is encoded at once and waits for ``FLUSH_SECONDS``, or until there are ``CHUNK`` characters of it.
+1. What is shown is encoded at once and waits for ``FLUSH_SECONDS``, or until there are ``CHUNK`` bytes of it.
 2. One piece is written at a time, in a thread of the recordings' own. What comes meanwhile is kept, ``CHUNK`` of it;
    then, and as soon as a writing has failed once, whoever shows more waits: the cluster does.
 3. A writing that has not come through within ``PATIENCE`` ends the session, as a recording does that is full.
@@ -37,7 +37,7 @@ HEARTBEAT: Final = 15.0
 PATIENCE: Final = 10.0
 _PAUSE: Final = 0.25
 CHUNK: Final = 64 * 1024
-"""Characters of a piece, about; sealed it is a third larger."""
+"""Bytes of a piece in UTF-8, about; sealed it is a third larger."""
 
 SLICE: Final = 32 * 1024
 """Bytes of output that are encoded before it is looked whether there are enough for a piece."""
@@ -48,7 +48,7 @@ InThread = Callable[[Callable[[], None]], Awaitable[None]]
 class Keeping:
     """One recording; ``cast`` is ``None`` where only its facts are to be kept.
 
-    ``on_failure`` is told, once, why the session has to end. ``limit`` are the characters that it may hold.
+    ``on_failure`` is told, once, why the session has to end. ``limit`` are the bytes that it may hold, in UTF-8.
     """
 
     def __init__(
@@ -148,11 +148,12 @@ class Keeping:
         return cast.resize(*size, self._now()) if size is not None else ""
 
     def _add(self, line: str) -> None:
-        if self._total + self._size + len(line) > self._limit:
+        size = len(line.encode())
+        if self._total + self._size + size > self._limit:
             self.fail(Forbidden("the recording of this session is full, and so the session ends"))
             return
         self._text.append(line)
-        self._size += len(line)
+        self._size += size
         self._some.set()
         if self._size >= CHUNK:
             self._due.set()
@@ -177,7 +178,7 @@ class Keeping:
         """Write what waits; an empty piece where nothing does. One that fails is the next one again."""
         if not self._piece:
             self._piece, self._text, self._size = "".join(self._text), [], 0
-            self._total += len(self._piece)
+            self._total += len(self._piece.encode())
             self._some.clear()
             self._due.clear()
             self._room.set()

@@ -267,22 +267,24 @@ async def test_a_session_that_the_cluster_does_not_open_leaves_its_attempt_in_th
         assert not await sync_to_async(Recording.objects.exists)()
 
 
-def flooding(sent: list[int]) -> Behave:
+def flooding(sent: list[int], shown: bytes = b"0123456789abcde\n" * 4096) -> Behave:
     """``cat`` of something endless."""
 
     async def behave(visit: Visit) -> None:
         await visit.request()
         await visit.say(V5)
         while True:
-            await visit.say(frame(1, b"0123456789abcde\n" * 4096))
-            sent.append(65536)
+            await visit.say(frame(1, shown))
+            sent.append(len(shown))
 
     return behave
 
 
-async def test_a_full_recording_ends_with_the_session_and_says_so(settings: Any) -> None:
+@pytest.mark.parametrize("letter", ["a", "é", "𝄞"])
+async def test_a_full_recording_ends_with_the_session_and_says_so(settings: Any, letter: str) -> None:
+    """Whatever is written in it: its bytes are counted."""
     settings.RECORDING_MAX_MIB = 1
-    async with recorded(flooding([])) as (_, client):
+    async with recorded(flooding([], letter.encode() * 16384)) as (_, client):
         client.ask(EXEC, *WEBSOCKET)
         # Whether the client is told depends on where in a frame it was reached.
         await client.reader.read()
