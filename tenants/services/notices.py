@@ -42,7 +42,7 @@ from tenants.models import (
 )
 from tenants.notices import ALWAYS
 from tenants.requests.selectors import user_may_decide
-from tenants.rights import require_lasting_role, require_open, require_operator, tenant_locked
+from tenants.rights import as_actor, require_lasting_role, require_open, require_operator, role_of, tenant_locked
 from tenants.services.sweeping import apart
 
 PORTAL: Final = "portal"
@@ -275,7 +275,8 @@ def _tell_person(found: Notice, user: User, now: datetime) -> None:
     made = Notification.objects.create(
         user=user,
         kind=found.kind,
-        tenant_id=found.tenant_id,
+        # Whoever asks for a role somewhere does not learn from the answer whether there is such a tenant.
+        tenant_id=found.tenant_id if found.request is None or _is_known(found.tenant_id, user) else None,
         workspace_id=found.workspace_id,
         request_id=found.request_id,
         text=found.text,
@@ -288,6 +289,10 @@ def _tell_person(found: Notice, user: User, now: datetime) -> None:
     told = Notification.objects.filter(user=user)
     # Others cause what they like: what is always told is not pushed out by that, nor are the e-mails that wait.
     _keep(told.filter(kind__in=ALWAYS) if found.kind in ALWAYS else told.exclude(kind__in=ALWAYS), KEPT_OF_PERSON)
+
+
+def _is_known(tenant: str | None, user: User) -> bool:
+    return tenant is not None and role_of(as_actor(user), tenant) is not None
 
 
 def _keep(rows: Any, number: int) -> None:

@@ -7,7 +7,7 @@ import hmac
 import re
 import ssl
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,6 @@ import time_machine
 import trustme
 import werkzeug.serving
 from django.core import mail
-from django.core.mail import EmailMessage
-from django.core.mail.backends.locmem import EmailBackend as LocmemBackend
 from django.db import connections
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -29,7 +27,7 @@ from audit.recorder import WORKER
 from portal import tasks
 from portal.http import proxies
 from portal.notices.sending import notices_send
-from tenants.models import Delivery, Membership, Notice, Notification, Role, User, Webhook, Workspace
+from tenants.models import AccessRequest, Delivery, Membership, Notice, Notification, Role, User, Webhook, Workspace
 from tenants.operationqueue import run_one
 from tenants.reconciler.lapses import lapses_sweep
 from tenants.services import membership_remove, membership_set, tenant_suspend, workspace_resume, workspace_suspend
@@ -37,7 +35,7 @@ from tenants.services.notices import KEPT_OF_PERSON, mails_due, posts_claim, web
 from tests import factories
 from tests.portal.conftest import House, signed_in
 from tests.portal.test_api import bearer, send
-from tests.portal.test_requests import ROLE, _many, ask, decide, text  # noqa: F401
+from tests.portal.test_requests import ROLE, _many, ask, decide, shape, text  # noqa: F401
 from tests.tenants.conftest import OPERATOR
 
 AUTHORITY = trustme.CA()
@@ -193,6 +191,32 @@ def test_e_mail_goes_out_where_a_server_is_configured_and_wanted(acme: House, se
     assert mail.outbox[-1].subject.startswith("[Tenantry] Approved: the role admin")
     unread = Notification.objects.filter(user=acme.viewer, read_at=None, kind="request.decided")
     assert not unread.exists(), "by e-mail alone"
+
+
+@pytest.mark.parametrize("how", ["expired", "denied", "commented"])
+def test_no_notice_about_a_request_tells_which_tenants_there_are(acme: House, operator: User, how: str) -> None:
+    """What becomes of a request is told in the same words and fields; a member's names the tenant."""
+    told = []
+    for name in ("acme", "nobody"):
+        stranger = factories.user()
+        found = ask(stranger, "role", **{**ROLE, "tenant": name})
+        if how == "denied":
+            decide(operator, found, "deny", answer="who are you?")
+        elif how == "commented":
+            signed_in(operator).post(f"/inbox/{found.pk}/comment/", {"text": "who are you?"})
+        else:
+            AccessRequest.objects.filter(pk=found.pk).update(expires_at=timezone.now())
+            lapses_sweep(now=timezone.now())
+        notices_send(now=timezone.now())
+        client = signed_in(stranger)
+        assert len(client.get("/api/v1/notifications/").json()["results"]) == 1
+        pages = [client.get(path).content.decode() for path in ("/api/v1/notifications/", "/notifications/")]
+        told.append([shape(pages[0], name), shape(pages[1], name).split("<main")[1].split("csrf")[0]])
+    assert told[0] == told[1]
+    decide(acme.owner, ask(acme.viewer, "role", **ROLE), "deny", answer="not now")
+    notices_send(now=timezone.now())
+    (mine,) = signed_in(acme.viewer).get("/api/v1/notifications/").json()["results"]
+    assert mine["tenant"] == "acme"
 
 
 @pytest.mark.parametrize(
@@ -366,29 +390,6 @@ def test_a_webhook_that_goes_while_it_is_told_holds_up_nobody_elses_messages(
     notices_send(now=now + timedelta(seconds=61))
     assert len(sink.came) == 2
     assert len(mailed) == len(mail.outbox)
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_notification_that_goes_while_its_e_mail_is_sent_holds_up_nobody_elses(
-    acme: House, globex: House, settings: Any
-) -> None:
-    """A person who is told very much loses the oldest of it, also what is under way."""
-    settings.EMAIL_IS_SET = True
-    settings.EMAIL_BACKEND = f"{__name__}.Forgetful"
-    for tenant, user in (("acme", acme.viewer), ("globex", globex.viewer)):
-        membership_set(actor=OPERATOR, tenant=tenant, user=user, role=Role.EDITOR)
-    now = timezone.now()
-    notices_send(now=now)
-    assert {message.to[0] for message in mail.outbox} == {acme.viewer.email, globex.viewer.email}
-    assert not Delivery.objects.exists()
-
-
-class Forgetful(LocmemBackend):
-    """A mail server that takes its time: what it is given has been pushed out of the list when it answers."""
-
-    def send_messages(self, messages: Sequence[EmailMessage]) -> int:
-        Notification.objects.filter(user__email__in=[to for each in messages for to in each.to]).delete()
-        return super().send_messages(messages)
 
 
 def test_a_redirect_leads_nowhere(acme: House, sink: Sink) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from django.core import mail
+from django.core.mail import EmailMessage
+from django.core.mail.backends.locmem import EmailBackend as LocmemBackend
 from django.db.models import Model
 from django.utils import timezone
 
@@ -14,9 +18,11 @@ from access.models import PersonalAccessToken
 from portal.notices.sending import notices_send
 from tenants.models import (
     AccessRequest,
+    Delivery,
     Freeze,
     Membership,
     Notice,
+    Notification,
     Offboarding,
     Role,
     Tenant,
@@ -159,3 +165,26 @@ def test_one_that_cannot_be_done_keeps_no_other_from_being_done(
 
 def row_of(row: Model) -> object:
     return type(row)._base_manager.filter(pk=row.pk).values().first()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_notification_that_goes_while_its_e_mail_is_sent_holds_up_nobody_elses(
+    acme: House, globex: House, settings: Any
+) -> None:
+    """A person who is told very much loses the oldest of it, also what is under way."""
+    settings.EMAIL_IS_SET = True
+    settings.EMAIL_BACKEND = f"{__name__}.Forgetful"
+    for tenant, user in (("acme", acme.viewer), ("globex", globex.viewer)):
+        membership_set(actor=OPERATOR, tenant=tenant, user=user, role=Role.EDITOR)
+    now = timezone.now()
+    notices_send(now=now)
+    assert {message.to[0] for message in mail.outbox} == {acme.viewer.email, globex.viewer.email}
+    assert not Delivery.objects.exists()
+
+
+class Forgetful(LocmemBackend):
+    """A mail server that takes its time: what it is given has been pushed out of the list when it answers."""
+
+    def send_messages(self, messages: Sequence[EmailMessage]) -> int:
+        Notification.objects.filter(user__email__in=[to for each in messages for to in each.to]).delete()
+        return super().send_messages(messages)
