@@ -110,21 +110,21 @@ def _space_end(name: str) -> bool:
     """Empty the tenant's space, some objects in a transaction; whether it is empty, and not another worker's to do."""
     while True:
         with transaction.atomic():
-            if _taken(name) is None:
+            if _taken(name, no_key=True) is None:
                 return False
             if not spaces.space_empty(name):
                 return True
 
 
-def _taken(name: str) -> Tenant | None:
-    """The terminating tenant, locked; ``None`` where another worker is at it."""
-    rows = Tenant.objects.select_for_update(skip_locked=True)
+def _taken(name: str, *, no_key: bool) -> Tenant | None:
+    """The terminating tenant, locked, against references too unless with ``no_key``; ``None`` where another worker is at it."""
+    rows = Tenant.objects.select_for_update(skip_locked=True, no_key=no_key)
     return rows.filter(name=name, state=TenantState.TERMINATING).first()
 
 
 @transaction.atomic
 def _tenant_end(name: str) -> bool:
-    tenant = _taken(name)
+    tenant = _taken(name, no_key=False)
     if tenant is None or spaces.tenant_is_held(name):
         return False
     usage_conclude(name, now=timezone.now())

@@ -123,14 +123,17 @@ def test_a_token_names_no_more_parts_than_there_are() -> None:
     turns = LoopTurns()
     with turns.counting(), pytest.raises(Expired):
         _read_token(wide, "mine", {"stored"})
-    assert turns.most < 100
+    # With whatever the collector ends meanwhile.
+    assert turns.most < 2_000
 
 
 async def test_a_long_selector_is_paid_for_by_its_length(runtime: Runtime) -> None:
     """AD6: whoever has sent one owes more than for a short one, and is refused until that is paid."""
     runtime.throttle = TenantThrottle(Limits(read=TokenBucket(0.001, 5), person_share=100), lambda *_: 0)
-    short = Expensive("short", "GET", f"{NAMESPACED}/pods?labelSelector=a", JSON, b"")
-    long = replace(short, path=f"{NAMESPACED}/pods?labelSelector=a+in+({'b,' * 30_000})")
+    # What is listed costs as well: where nothing is, nothing.
+    pods = "/api/v1/namespaces/empty/pods"
+    short = Expensive("short", "GET", f"{pods}?labelSelector=a", JSON, b"")
+    long = replace(short, path=f"{pods}?labelSelector=a+in+({'b,' * 30_000})")
     assert [(await ask(runtime, short)).status for _ in range(20)] == [200] * 20
     assert [(await ask(runtime, long)).status for _ in range(2)] == [200, 429]
 
