@@ -161,7 +161,7 @@ def test_every_statement_over_objects_or_log_names_the_space() -> None:
         if name.isupper() and not name.startswith("_") and re.search(r"(FROM|JOIN) store_(object|event)", str(text))
     }
     assert reading == {name: name not in everywhere for name in reading}
-    named = {"CURRENT", "HOLDINGS", "LOAD_RANGE", "REPLAY_RANGE", "REPLAY_SPACES", "RESOURCES"}
+    named = {"BELOW", "CURRENT", "HOLDINGS", "LOAD_RANGE", "REPLAY_RANGE", "REPLAY_SPACES", "RESOURCES"}
     assert everywhere | named == reading.keys()
     # What writes meets objects by their whole identity, everywhere.
     whole = r"\(\w+\.\"group\", \w+\.resource, \w+\.space, \w+\.namespace, \w+\.name\)"
