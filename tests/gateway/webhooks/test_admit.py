@@ -104,8 +104,14 @@ def test_the_quota_of_the_tenant_holds_for_controllers_too(asking: Asking, acme:
     assert (refused["allowed"], refused["status"]["code"], refused["status"]["reason"]) == (False, 403, "Forbidden")
     assert "exceeded quota: tenant" in refused["status"]["message"]
     assert "pods=1, used: pods=2, limited: pods=2" in refused["status"]["message"]
-    said = [each for each in refused["status"]["details"]["causes"] if each["field"] == "pods"]
-    assert [each["message"] for each in said] == ["asked 1, 0 of 30 used in the namespace, 2 of 2 in the tenant"]
+
+    def told() -> bool:
+        causes = admit(asking, acme.namespace, pod())["status"]["details"]["causes"]
+        said = [each["message"] for each in causes if each["field"] == "pods"]
+        return said == ["asked 1, 0 of 30 used in the namespace, 2 of 2 in the tenant"]
+
+    # A refusal waits for the namespace's amounts, but not for long.
+    assert eventually(told)
     assert used(asking, acme) == {"pods": "2", "requests.cpu": "8"}
     # Asked again about the same object, as clusters do: it is claimed once.
     assert admit(asking, acme.namespace, first)["allowed"]
