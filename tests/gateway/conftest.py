@@ -255,3 +255,14 @@ def namespace(alice: Caller) -> str:
 def standing_in(server: Server) -> str:
     """The gateway's kubeconfig for an API server with a database of its own, which is taken for somebody's cluster."""
     return standingcluster.prepare(server)
+
+
+@pytest.fixture
+def tenant(server: Server) -> str:
+    """A tenant of its own."""
+    return tenant_named(server, f"t-{uuid4().hex[:8]}")
+
+
+@pytest.fixture
+def owner(server: Server, tenant: str) -> Caller:
+    return server.user(tenant, "olga", "tenantry:owner")

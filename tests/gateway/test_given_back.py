@@ -7,13 +7,12 @@ import time
 from collections.abc import Callable
 from http.client import HTTPSConnection
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
 from tests.gateway import test_quotas, test_tenantquotas
 from tests.gateway.callers import Caller, eventually
-from tests.gateway.conftest import Server, tenant_named
+from tests.gateway.conftest import Server
 from tests.gateway.test_quotas import pod, quota
 from tests.gateway.test_tenantquotas import bound
 
@@ -23,17 +22,6 @@ SECOND = 1.2
 """Times in objects are whole seconds: after this another one has begun, and every grace period of none is over."""
 
 Used = Callable[[], dict[str, str]]
-
-
-@pytest.fixture
-def tenant(server: Server) -> str:
-    """A tenant of its own."""
-    return tenant_named(server, f"t-{uuid4().hex[:8]}")
-
-
-@pytest.fixture
-def owner(server: Server, tenant: str) -> Caller:
-    return server.user(tenant, "olga", "tenantry:owner")
 
 
 @pytest.fixture(params=["tenant", "namespace"])

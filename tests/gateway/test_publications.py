@@ -51,17 +51,6 @@ def admin(server: Server) -> Iterator[Caller]:
 
 
 @pytest.fixture
-def tenant(server: Server) -> str:
-    """A tenant of its own."""
-    return tenant_named(server, f"t-{uuid4().hex[:8]}")
-
-
-@pytest.fixture
-def owner(server: Server, tenant: str) -> Caller:
-    return server.user(tenant, "olga", "tenantry:owner")
-
-
-@pytest.fixture
 def name() -> str:
     return f"p-{uuid4().hex[:8]}"
 

@@ -8,14 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import kubernetes_validate
 import pytest
 import yaml
 
 from tests.gateway.callers import Caller, config_map, eventually
-from tests.gateway.conftest import Server, another, start, tenant_named
+from tests.gateway.conftest import Server, another, start
 from tests.gateway.test_isolation import SAMPLES
 from tests.gateway.test_quotas import pod, quota
 
@@ -23,17 +22,6 @@ KIND = "/apis/tenancy.tenantry.io/v1alpha1/tenantquotas"
 ONE = f"{KIND}/quota"
 ROUNDS = int(os.environ.get("TENANT_QUOTA_ROUNDS", "4"))
 SCHEMAS = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema" / "v1.36.0-local"
-
-
-@pytest.fixture
-def tenant(server: Server) -> str:
-    """A tenant of its own."""
-    return tenant_named(server, f"t-{uuid4().hex[:8]}")
-
-
-@pytest.fixture
-def owner(server: Server, tenant: str) -> Caller:
-    return server.user(tenant, "olga", "tenantry:owner")
 
 
 def bound(server: Server, tenant: str, hard: dict[str, str]) -> Any:

@@ -3,25 +3,11 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import uuid4
-
-import pytest
 
 from tests.gateway.callers import Caller
-from tests.gateway.conftest import Server, tenant_named
+from tests.gateway.conftest import Server
 from tests.gateway.test_quotas import pod
 from tests.gateway.test_tenantquotas import bound, used
-
-
-@pytest.fixture
-def tenant(server: Server) -> str:
-    """A tenant of its own."""
-    return tenant_named(server, f"t-{uuid4().hex[:8]}")
-
-
-@pytest.fixture
-def owner(server: Server, tenant: str) -> Caller:
-    return server.user(tenant, "olga", "tenantry:owner")
 
 
 def infeasible(cpu: str) -> dict[str, Any]:

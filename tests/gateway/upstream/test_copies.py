@@ -17,7 +17,7 @@ from gateway.upstream.placements import workspace_of
 from kube.objects.publications import PLACED_COPIES
 from store.types import Create, Key, PreconditionFailed, Update
 from tests.databases import migrated
-from tests.gateway.upstream.following import EVIL, NAMESPACES, SPACE, at_work, following
+from tests.gateway.upstream.following import EVIL, NAMESPACES, SPACE, Following, at_work, following
 from tests.gateway.upstream.rawcluster import Visit
 
 
@@ -31,6 +31,18 @@ async def ended(visit: Visit) -> None:
     await visit.say(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 
 
+async def going(there: Following, namespace: str, name: str) -> Key:
+    """What is kept of a copy in a placed namespace that is to be taken away."""
+    placed = await there.store.get(Key(SPACE, "", "namespaces", "", namespace))
+    assert placed is not None
+    spec = {"cluster": NAMESPACES[namespace], "workspace": workspace_of(orjson.loads(placed.data))}
+    metadata = {"name": name, "namespace": namespace, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    body = {"metadata": metadata, "spec": {**spec, "apiVersion": "v1"}, "status": {"reason": "OnItsWay"}}
+    key = Key(SPACE, *PLACED_COPIES, namespace, name)
+    await there.store.commit(Create(key, body))
+    return key
+
+
 async def test_a_cluster_that_is_away_is_asked_for_a_copy_at_one_pace_however_often_that_was_due(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -41,15 +53,7 @@ async def test_a_cluster_that_is_away_is_asked_for_a_copy_at_one_pace_however_of
         return sum(path.endswith("/configmaps/motd") for path in there.heard[cluster])
 
     async with following(database, lambda _path: ended, lambda _path: ended) as there:
-        keys = []
-        for namespace in ("acme-0", EVIL):
-            placed = await there.store.get(Key(SPACE, "", "namespaces", "", namespace))
-            assert placed is not None
-            spec = {"cluster": NAMESPACES[namespace], "workspace": workspace_of(orjson.loads(placed.data))}
-            metadata = {"name": "|configmaps|motd", "namespace": namespace, "deletionTimestamp": "2026-01-01T00:00:00Z"}
-            body = {"metadata": metadata, "spec": {**spec, "apiVersion": "v1"}, "status": {"reason": "OnItsWay"}}
-            keys.append(Key(SPACE, *PLACED_COPIES, namespace, metadata["name"]))
-            await there.store.commit(Create(keys[-1], body))
+        keys = [await going(there, namespace, "|configmaps|motd") for namespace in ("acme-0", EVIL)]
         work = PlacedCopies(there.store, there, there.tokens, database)
         undo = there.store.subscribe(work.on_events)
 
@@ -87,15 +91,7 @@ async def test_a_copy_is_gone_where_the_cluster_says_so_and_not_where_anybody_an
         return lambda _path: said
 
     async with following(database, saying(b"404 page not found"), saying(gone)) as there:
-        keys = []
-        for namespace in ("acme-0", EVIL):
-            placed = await there.store.get(Key(SPACE, "", "namespaces", "", namespace))
-            assert placed is not None
-            spec = {"cluster": NAMESPACES[namespace], "workspace": workspace_of(orjson.loads(placed.data))}
-            metadata = {"name": "|secrets|pull", "namespace": namespace, "deletionTimestamp": "2026-01-01T00:00:00Z"}
-            body = {"metadata": metadata, "spec": {**spec, "apiVersion": "v1"}, "status": {"reason": "OnItsWay"}}
-            keys.append(Key(SPACE, *PLACED_COPIES, namespace, metadata["name"]))
-            await there.store.commit(Create(keys[-1], body))
+        keys = [await going(there, namespace, "|secrets|pull") for namespace in ("acme-0", EVIL)]
 
         async def settled() -> bool:
             return await there.store.get(keys[0]) is None and len(there.heard["evil"]) > 2
