@@ -47,11 +47,10 @@ GRANTS_MAX: Final = 5_000
 RULES_MAX: Final = 20_000
 """Rules that are: those of all its roles together."""
 
-_LEFT_OUT: Final = f"of more than {GRANTS_MAX} bindings, and of roles with more than {RULES_MAX} rules together, the rest is not looked at"
-
-_ENTRY: Final = 256
-_DECISION: Final = 640
-"""Bytes of an entry beside its texts, and of a decision with them."""
+_LEFT_OUT: Final = (
+    f"more than {GRANTS_MAX} bindings, or {RULES_MAX} rules, are about the user here, and the rest is not looked at: "
+    "bind fewer roles"
+)
 
 
 class TargetTenant(NamedTuple):
