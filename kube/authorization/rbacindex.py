@@ -52,6 +52,10 @@ _LEFT_OUT: Final = (
     "bind fewer roles"
 )
 
+_ENTRY: Final = 256
+_DECISION: Final = 640
+"""Bytes of an entry beside its texts, and of a decision with them."""
+
 
 class TargetTenant(NamedTuple):
     """The tenant in whose space a rule is to count, with the labels of its Tenant object: what a rule's scope selects (AZ9)."""
