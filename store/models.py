@@ -108,6 +108,8 @@ class Revision(models.Model):
         db_collation="C", db_default=Func(function="store_timeline", output_field=models.TextField())
     )
     """PostgreSQL's timeline of the last write: on another one, a promoted standby's, the history is another one too."""
+    counted = models.BigIntegerField(db_default=0)
+    """The revision of which ``SpaceSize`` tells."""
 
     class Meta:
         db_table = "store_revision"
@@ -147,9 +149,9 @@ class ReadLease(models.Model):
 
 
 class SpaceSize(models.Model):
-    """How many bytes the objects of one space take, as they are kept; no row where there are none (AD8).
+    """How many bytes the objects of one space took at the revision ``counted``, as they are kept; no row for none (AD8).
 
-    Triggers on ``store_object`` count, in the transaction that writes; nobody else may.
+    What has come since the change log tells (``statements.SIZES``). A function of the owner counts on; nobody else may.
     """
 
     space = models.TextField(primary_key=True, db_collation="C")

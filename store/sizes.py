@@ -1,7 +1,7 @@
 """What the objects of each tenant take, as one process knows it, and whether a write still has room (AD8).
 
-The database counts (``store_space``, by triggers). A process reads the sums once, with the revision of the same moment, and
-then counts on with the events of the change log, each of which brings the bytes of before and of after: so no request asks.
+The database counts (``store_space``, from the change log). A process reads the sums once, with the revision of the same moment,
+and then counts on with the events of the log, each of which brings the bytes of before and of after: so no request asks.
 
 How exact that is: what this process has under way is counted before it is sent, ``UNDER_WAY_BYTES`` of it at once at most.
 What another process has committed is known as soon as the log brings it, and with this process' next commit at the latest. So

@@ -24,8 +24,8 @@ TRANSIENT: Final = frozenset({"django_session", "pod_connections", "portal_sessi
 
 MIGRATIONS: Final = "django_migrations"
 
-LEFT_OUT: Final = TRANSIENT | {MIGRATIONS, "store_event", "store_revision"}
-"""What no backup holds: of the rest the manifest says enough, and the change log begins anew."""
+LEFT_OUT: Final = TRANSIENT | {MIGRATIONS, "store_event", "store_revision", "store_space"}
+"""What no backup holds: of the rest the manifest says enough, the change log begins anew, and sizes are counted anew."""
 
 _TABLES: Final = """
 SELECT c.relname, array_agg(a.attname::text ORDER BY a.attnum)

@@ -67,7 +67,7 @@ RIGHTS: Final[Mapping[str, Right]] = {
     "audit_chains": Right(_READ, _READ, rows=_of("chain")),
     "api_requests": Right("SELECT, INSERT", _READ, rows=_of("tenant")),
     "store_object": Right(_ALL, _ALL, rows=_STORED),
-    "store_space": Right(_READ, _READ, rows=_of_space()),  # triggers of the owner write it
+    "store_space": Right(_READ, _READ, rows=_of_space()),  # a function of the owner writes it
     "store_event": Right("SELECT, INSERT", "SELECT, INSERT", rows=_STORED),
     "store_revision": Right("SELECT, UPDATE", "SELECT, UPDATE"),
     "store_lease": Right(_ALL, _READ, rows=_LEASED),

@@ -129,15 +129,24 @@ REPLAY_RANGE = _replay(f"{_BETWEEN} AND space = %s")
 REPLAY_SPACES = _replay(f"{_BETWEEN} AND space = ANY (%s)")
 REPLAY_EVERYWHERE = _replay(_BETWEEN)
 
-# What all tenants keep, with the revision of the same moment: what the log brings behind it is counted on from there.
-SIZES = """
-SELECT r.revision, split_part(s.space, ':', 2), sum(s.bytes)::bigint
-FROM store_revision AS r LEFT JOIN store_space AS s ON s.space LIKE 'root:%' GROUP BY 1, 2
+# What the objects of spaces take: what was counted last, and what the log says since, some thousand events at most.
+SPACE_BYTES = """
+    SELECT space, bytes FROM store_space
+    UNION ALL
+    SELECT space, CASE type WHEN 'DELETED' THEN 0 ELSE octet_length(data) END - coalesce(octet_length(previous), 0)
+    FROM store_event WHERE revision > (SELECT counted FROM store_revision)
 """
 
-SIZE = """
-SELECT coalesce(sum(bytes), 0)::bigint FROM store_space WHERE split_part(space, ':', 2) = %s AND space LIKE 'root:%%'
-"""
+# What all tenants keep, with the revision of the same moment: what the log brings behind it is counted on from there.
+SIZES = f"""
+SELECT r.revision, split_part(s.space, ':', 2), sum(s.bytes)::bigint
+FROM store_revision AS r LEFT JOIN ({SPACE_BYTES}) AS s ON s.space LIKE 'root:%' GROUP BY 1, 2
+"""  # noqa: S608 - constants of this module
+
+SIZE = f"""
+SELECT coalesce(sum(bytes), 0)::bigint FROM ({SPACE_BYTES}) AS s
+WHERE split_part(space, ':', 2) = %s AND space LIKE 'root:%%'
+"""  # noqa: S608 - constants of this module
 
 # A loose index scan: one probe for each resource that exists anywhere, not one row for each object.
 _KINDS = """

@@ -14,6 +14,7 @@ import pytest
 
 from kube.requests.logicalclusters import ROOT
 from store.engine import Engine
+from store.postgresql.statements import SPACE_BYTES
 from store.sizes import UNDER_WAY_BYTES
 from store.types import Create, Key, Update
 from tenants.clusters.objects import DEFAULT_TIER
@@ -61,7 +62,7 @@ def taken(server: Server, tenant: str, *, below: bool = False) -> tuple[int, int
     with psycopg.connect(server.database) as connection:
         # One statement sees one moment: controllers put back what a deletion of all took with it.
         found = connection.execute(
-            "SELECT (SELECT coalesce(sum(bytes), 0) FROM store_space WHERE space = %(space)s OR space LIKE %(below)s),"
+            f"SELECT (SELECT coalesce(sum(bytes), 0) FROM ({SPACE_BYTES}) AS s WHERE space = %(space)s OR space LIKE %(below)s),"
             " (SELECT coalesce(sum(octet_length(data)), 0) FROM store_object WHERE space = %(space)s OR space LIKE %(below)s)",
             {"space": f"root:{tenant}", "below": f"root:{tenant}:%" if below else ""},
         ).fetchone()

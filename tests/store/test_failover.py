@@ -338,7 +338,7 @@ def test_an_address_that_may_lead_to_a_standby_stops_the_start() -> None:
 
 
 def test_the_database_knows_the_numbers_of_the_code() -> None:
-    text = import_module("store.migrations.0009_no_look_back").WRITE
+    text = import_module("store.migrations.0010_sizes_from_the_log").WRITE
     assert f"pg_sleep({LEASE_SECONDS})" in text
     assert f"+ {REVISIONS_AHEAD} AS begins" in text
     assert f"store_log_extend({EXTENT[0]}, {EXTENT[1]})" in text

@@ -431,7 +431,7 @@ def test_whatever_writes_the_store_looks_for_leases(conninfo: str) -> None:
         r"(INSERT INTO|UPDATE|DELETE FROM|TRUNCATE|COPY)\s+\"?store_(object|event|revision)\b", re.IGNORECASE
     )
     writers = {name for name, text in functions.items() if writes.search(text)}
-    assert writers == {"store_write", "store_commit", "store_log_compact"}
+    assert writers == {"store_write", "store_commit", "store_log_compact", "store_space_count_on"}
     for name in ("store_write", "store_commit"):
         lock, look = functions[name].index("store_revision"), functions[name].index("FROM store_lease")
         first = writes.search(functions[name], look)
