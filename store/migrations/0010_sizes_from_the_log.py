@@ -15,9 +15,9 @@ from typing import ClassVar
 
 from django.db import migrations, models
 
-PARTITIONS = import_module("store.migrations.0003_continuity")
 SPACES = import_module("store.migrations.0006_space_sizes")
 TIMELINES = import_module("store.migrations.0007_timelines")
+CHEAPER = import_module("store.migrations.0008_cheaper_writes")
 LOOKING_BACK = import_module("store.migrations.0009_no_look_back")
 _with = TIMELINES._with  # noqa: SLF001 - the texts are changed once more
 
@@ -74,15 +74,8 @@ COMMIT = _with(
     ),
 )
 
-_LOG = PARTITIONS.LOG[PARTITIONS.LOG.index("CREATE FUNCTION store_log_compact(") :]
-_COMPACT = _with(_LOG, ("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION"))
-COMPACT = _with(
-    _COMPACT,
-    (
-        "    PERFORM store_log_extend(partition_revisions, ahead);\n",
-        "    PERFORM store_log_extend(partition_revisions, ahead);\n    PERFORM store_space_count_on();\n",
-    ),
-)
+# Whoever drops partitions (``store_log_compact``) makes those ahead first.
+EXTEND = _with(CHEAPER.EXTEND, ("    END LOOP;\n", "    END LOOP;\n    PERFORM store_space_count_on();\n"))
 
 _LOCK = "LOCK TABLE store_revision, store_object IN ACCESS EXCLUSIVE MODE;"
 FORWARD = f"""
@@ -111,5 +104,5 @@ class Migration(migrations.Migration):
     operations: ClassVar = [
         migrations.AddField("Revision", "counted", models.BigIntegerField(db_default=0)),
         migrations.RunSQL(FORWARD + COUNT, BACKWARD),
-        migrations.RunSQL(WRITE + COMMIT + COMPACT, LOOKING_BACK.WRITE + TIMELINES.COMMIT + _COMPACT),
+        migrations.RunSQL(WRITE + COMMIT + EXTEND, LOOKING_BACK.WRITE + TIMELINES.COMMIT + CHEAPER.EXTEND),
     ]

@@ -153,15 +153,16 @@ def test_spaces_agree_with_separate_dictionaries(conninfo: str, history: list[tu
 
 
 def test_every_statement_over_objects_or_log_names_the_space() -> None:
-    """All but the follower's and the controllers', which serve every space, and the system tenant's reading (TS14)."""
+    """All but the follower's and the controllers', which serve every space, sizes, and the system tenant's reading (TS14)."""
     everywhere = {"FOLLOW", "LOOK_BACK", "LOAD_EVERYWHERE", "REPLAY_EVERYWHERE", "MENTIONING", "NAMESPACES_LACKING"}
+    everywhere |= {"SIZES", "SPACE_BYTES"}
     reading = {
-        name: re.search(r"\bspace = (ANY \()?%s|USING \(space", text) is not None
+        name: re.search(r"\bspace = (ANY \()?%s|USING \(space|\(space, ':', 2\) = %s", text) is not None
         for name, text in vars(statements).items()
         if name.isupper() and not name.startswith("_") and re.search(r"(FROM|JOIN) store_(object|event)", str(text))
     }
     assert reading == {name: name not in everywhere for name in reading}
-    named = {"BELOW", "CURRENT", "HOLDINGS", "LOAD_RANGE", "REPLAY_RANGE", "REPLAY_SPACES", "RESOURCES"}
+    named = {"BELOW", "CURRENT", "HOLDINGS", "LOAD_RANGE", "REPLAY_RANGE", "REPLAY_SPACES", "RESOURCES", "SIZE"}
     assert everywhere | named == reading.keys()
     # What writes meets objects by their whole identity, everywhere.
     whole = r"\(\w+\.\"group\", \w+\.resource, \w+\.space, \w+\.namespace, \w+\.name\)"
