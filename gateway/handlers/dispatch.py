@@ -26,7 +26,7 @@ from gateway.handlers.placednamespaces import forwarding
 from gateway.handlers.webhooks import serving as webhooks
 from gateway.http import indentation, origins, websockets
 from gateway.http.errors import render
-from gateway.http.messages import COST_VALUES, Request, Response, Stream, TooHeavy
+from gateway.http.messages import COST_VALUES, Request, Response, Stream
 from gateway.http.negotiation import require_acceptable, warning_headers
 from gateway.process.runtime import Runtime
 from gateway.process.streams import Recheck
@@ -34,7 +34,7 @@ from gateway.resources.selection import OpenNamespaces
 from gateway.upstream.versions import is_merged
 from kube.authentication.identity import Principal
 from kube.authorization.placedrights import is_for_cluster
-from kube.requests.decoding import HEAVY, SMALL, weight
+from kube.requests.decoding import HEAVY, SMALL, TooHeavy, weight
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import Expired, StatusError
 from kube.workspaces.apiexports import EXPORTS
@@ -146,6 +146,7 @@ async def _answer(runtime: Runtime, request: Request, recheck: Recheck) -> Respo
         return await _non_resource(runtime, request)
     if len(request.body) >= SMALL:
         request.weigh(request.body)
+    request.search_lightly()
     if not runtime.custom.is_ready(info.cluster):
         await runtime.custom.ensure(info.cluster)
     require_acceptable(request)

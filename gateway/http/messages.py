@@ -10,7 +10,8 @@ from typing import Any, Final, Protocol, TypeVar
 
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision
-from kube.requests.decoding import HEAVY, MAX_VALUES, TooManyValues, ValueCount, weight
+from kube.cel import regexes
+from kube.requests.decoding import HEAVY, MAX_VALUES, TooHeavy, TooManyValues, ValueCount, weight
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import TooManyRequests
 from store.types import Key
@@ -28,10 +29,6 @@ def _cannot_write(_data: bytes) -> bool:
 
 class ClientLeft(Exception):
     """The client of a stream has said that it goes: what is written is sent, and nothing more."""
-
-
-class TooHeavy(Exception):
-    """The request would hold the event loop."""
 
 
 def _cannot_cut() -> None:
@@ -158,6 +155,11 @@ class Request:
             raise
         finally:
             self.weight = max(self.weight, count.values)
+
+    def search_lightly(self) -> None:
+        """Have ``TooHeavy`` raised for searches of this request's expressions that would hold the loop, where they need not."""
+        if self.light and not self.is_reading:
+            regexes.light.set(regexes.Light())
 
     def require_light(self, *, heavy: bool) -> None:
         """Raise ``TooHeavy`` for a request that would hold the loop, where it need not. Only before anything is kept."""

@@ -23,7 +23,7 @@ from access.tenantlimits import StoredBounds, TenantTiers
 from gateway.handlers import deleting, patching, subresources, writing
 from gateway.handlers.deleting import DeleteOptions
 from gateway.handlers.writing import attributes_of, candidate_of, prepare_new
-from gateway.http.messages import JSON, Request, TooHeavy
+from gateway.http.messages import JSON, Request
 from gateway.http.negotiation import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from gateway.options import WORKSPACE_DEPTH
 from gateway.process.keyedlocks import KeyedLocks
@@ -36,6 +36,7 @@ from gateway.upstream.placements import Placement, placement_in
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision, Verdict
 from kube.quota.limitranges import with_defaults
+from kube.requests.decoding import TooHeavy
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import BadRequest, NotFound, StatusError
 from store import synchronous

@@ -107,15 +107,17 @@ class Evaluation:
         return result
 
     def _evaluated(self, expression: Compiled) -> Any:
-        self._left -= self._size.cost(expression.weight, None, None)
+        self._left -= self._size.cost(expression.weight, self._data)
         if self._left < 0:
             raise OutOfBudget
         try:
-            return expression.program.eval(data=self._data)
+            result = expression.program.eval(data=self._data)
         except RuntimeError as error:
             if "budget" in str(error):
                 raise OutOfBudget from None
             raise EvaluationError("internal error") from None
+        regexes.require_light()
+        return result
 
     def _error(self, expression: Compiled, text: str) -> str:
         for name in expression.inlined:

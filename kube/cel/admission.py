@@ -16,11 +16,11 @@ from typing import Any, Final
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_encoders, ext_optional, ext_strings
 
-from kube.cel import authorizer, library
+from kube.cel import authorizer, library, regexes
 from kube.cel.constructions import Constructions
 from kube.cel.costs import CostEstimate, estimate_cost
 from kube.cel.macros import expand_macros
-from kube.cel.rules import MAX_EXPRESSION, InvalidExpression
+from kube.cel.rules import MAX_EXPRESSION, InvalidExpression, own_calls
 from kube.cel.syntaxtree import Node, Tree
 from kube.cel.typechecker import (
     REQUESTS,
@@ -182,7 +182,7 @@ def _compiled(source: str, text: str, scope: Scope, returns: tuple[str, ...]) ->
 
     declared = {"request": REQUEST, "namespaceObject": NAMESPACE, "variables": _object(**types)}
     try:
-        found = check(tree, declared, convert, _is_pattern, scalars)
+        found = check(tree, declared, convert, regexes.is_pattern, scalars)
         edits |= set(_readings(tree, variables))
     except TypeCheckError as problem:
         raise InvalidExpression(f"compilation failed: {located(problem.words, text, problem.offset)}") from None
@@ -191,6 +191,7 @@ def _compiled(source: str, text: str, scope: Scope, returns: tuple[str, ...]) ->
     weight = estimate_cost(tree, scalars)
     if weight.growth > 1 << 12 or weight.steps > 2_000 or weight.depth > 4:
         raise InvalidExpression("compilation failed: the expression is too complex")
+    edits |= own_calls(tree, text)
     for start, end, written in sorted(edits, reverse=True):
         text = f"{text[:start]}{written}{text[end:]}"
     if edits:
@@ -216,7 +217,7 @@ def type_problems(
     named = _object(**{name: declared or Schema() for name, declared in variables.items()})
     tree = Tree.read(program.serialize())
     declared = {**types, "request": REQUEST, "namespaceObject": NAMESPACE, "variables": named}
-    found, value = problems(tree, declared, _is_pattern)
+    found, value = problems(tree, declared, regexes.is_pattern)
     words = [located(problem.words, text, problem.offset) for problem in found]
     return "\n".join(words), value or _RETURNED.get(str(program.return_type().name()))
 
@@ -324,9 +325,3 @@ def _with_root(found: re.Match[str]) -> str:
     start = max(shown.rfind(root, 0, column), 0)
     said = f"ERROR: <input>:{line}:{start + 1}: undeclared reference to '{root}'{container}"
     return f"{said}\n | {shown}\n | {'.' * start}^"
-
-
-@lru_cache(maxsize=256)
-def _is_pattern(pattern: str) -> bool:
-    program = _environment(("object",)).compile("''.matches(object)")
-    return bool(program.eval(data={"object": pattern}).type() != cel.Type.ERROR)

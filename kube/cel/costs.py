@@ -3,33 +3,79 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from kube.cel.library import NAMES
 from kube.cel.syntaxtree import Node, Tree, is_bind
+from kube.cel.texts import is_own
 
-_BUILDS_TEXT: Final = frozenset(
-    {"_+_", "format", "replace", "join", "split", "substring", "lowerAscii", "upperAscii", "trim", "reverse", "quote"}
-)
-_READS_TEXT: Final = frozenset(
-    {"matches", "find", "findAll", "contains", "startsWith", "endsWith", "indexOf", "lastIndexOf", "size"}
-)
+KIBIBYTE: Final = 1_024
+
+READ_STEPS: Final[dict[str, float]] = {
+    **dict.fromkeys(("_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "@in", "startsWith", "endsWith"), 0.5),
+    **dict.fromkeys(("size", "charAt", "lowerAscii", "substring", "replace", "format", "join", "string", "bytes"), 30),
+    **dict.fromkeys(("int", "uint", "double", "bool", "timestamp", "duration", "jsonpatch.escapeKey"), 50),
+    **dict.fromkeys(("base64.encode", "base64.decode", "upperAscii", "contains", "matches"), 50),
+    **dict.fromkeys(
+        ("indexOf", "lastIndexOf", "trim", "reverse", "find", "findAll", "ip", "isIP", "cidr", "isCIDR"), 100
+    ),
+    **dict.fromkeys(("containsIP", "containsCIDR", "ip.isCanonical", "quantity", "isQuantity", "validate"), 100),
+    **dict.fromkeys(("add", "sub", "strings.quote", "format.named", "validated__", "format.named__"), 150),
+    **dict.fromkeys(("semver", "isSemver", "major", "minor", "patch"), 400),
+    **dict.fromkeys(("compareTo", "isLessThan", "isGreaterThan"), 400),
+    **dict.fromkeys(
+        ("split", "url", "isURL", "getScheme", "getHost", "getHostname", "getPort", "getEscapedPath"), 1_000
+    ),
+    "getQuery": 3_000,
+}
+"""Steps for each kibibyte of the texts that a function is given; one that has none here is given none, or small ones."""
+
+BUILT_STEPS: Final = 45
+"""Steps for each kibibyte of text that is made."""
+
+_PARTS: Final = frozenset({"split", "substring", "charAt", "lowerAscii", "upperAscii", "trim", "reverse"})
+"""Functions that make texts which are no longer than what they are given."""
+
+_BUILDS_TEXT: Final = frozenset({*_PARTS, "_+_", "format", "replace", "join", "strings.quote"})
 HANDED_OVER: Final = frozenset(
     {
         *("pairs__", "mapped__", "merged__", "sorted__", "sort", "reverse", "slice", "distinct", "flatten"),
-        *("isSorted", "sum", "min", "max", "indexOf", "lastIndexOf"),
+        *("isSorted", "sum", "min", "max", "indexOf", "lastIndexOf", "indexOf__", "lastIndexOf__"),
         *("sets.contains", "sets.equivalent", "sets.intersects"),
     }
 )
 """Functions that are handed whole lists and maps: each member is made anew for them, every time."""
 
+_COMPARES: Final = frozenset({"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "startsWith", "endsWith"})
 _LOOKED_THROUGH: Final = frozenset({"_==_", "_!=_", "_+_", "@in"})
+
+
+Source = tuple[str, ...]
+"""The path of what holds a value: a name, and those of fields below it, up to ``ANYWHERE``."""
+
+ANYWHERE: Final = "*"
+"""In a path: the value is somewhere in what stands there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A call in so many loops that goes through a text, or makes one of it: ``steps`` for each kibibyte.
+
+    ``source`` holds the text, where that is known.
+    """
+
+    steps: float
+    depth: int
+    source: Source | None
 
 
 @dataclass(frozen=True, slots=True)
 class CostEstimate:
-    """What evaluating costs: ``steps`` in loops ``depth`` deep; ``texts`` calls go through texts, ``built`` make some.
+    """What evaluating costs: ``steps`` in loops ``depth`` deep; ``reads`` go through texts.
+
+    ``calls`` says of each call of our own how many loops are around it.
 
     ``growth`` is by how much a text can grow by being put together with itself, ``copies`` the same for lists and maps,
     and ``nested`` how often a loop puts into a list what is as large as the whole. ``wholes`` calls look through lists
@@ -39,8 +85,8 @@ class CostEstimate:
 
     steps: int
     depth: int
-    texts: int
-    built: int
+    reads: tuple[Read, ...]
+    calls: tuple[int, ...]
     growth: int
     squares: bool
     copies: int
@@ -81,8 +127,8 @@ def estimate_cost(tree: Tree, scalars: Collection[int] = ()) -> CostEstimate:
     return CostEstimate(
         steps=len(nodes),
         depth=max(depth for _, depth in nodes),
-        texts=sum(name in _READS_TEXT or name in _BUILDS_TEXT for name in calls),
-        built=sum(name in _BUILDS_TEXT for name in calls),
+        reads=tuple(_reads(tree.root, appends)),
+        calls=tuple(depth for node, depth in nodes if node.kind == "call" and (node.name in NAMES or is_own(node))),
         growth=1 << min(sums, 40) if binds else 1 + sums,
         squares="replace" in calls or "join" in calls,
         copies=min(math.prod(literals) << min(doubles, 40), 1 << 40) if binds else sum(literals, 1) + doubles,
@@ -93,6 +139,57 @@ def estimate_cost(tree: Tree, scalars: Collection[int] = ()) -> CostEstimate:
         ranges="lists.range" in calls,
         splits="split" in calls or "findAll" in calls,
     )
+
+
+def _reads(root: Node, appends: Collection[int]) -> Iterator[Read]:
+    """The calls that go through texts, with what holds each text."""
+    waiting: list[tuple[Node, Mapping[str, Source | None], int]] = [(root, {}, 0)]
+    while waiting:
+        node, scope, depth = waiting.pop()
+        if node.kind == "fold":
+            over = _source(node.args[0], scope)
+            bound = _source(node.args[1], scope) if is_bind(node) else None
+            inner = {**scope, node.name: over and (*over, ANYWHERE), node.value: bound}
+            waiting += [(arg, scope, depth) for arg in node.args[:2]]
+            waiting += [(arg, inner, depth + (not is_bind(node))) for arg in node.args[2:]]
+            continue
+        waiting += [(arg, scope, depth) for arg in node.args]
+        if node.kind == "call" and id(node) not in appends:
+            yield from (Read(steps, depth, source) for steps, source in _texts_of(node, scope))
+
+
+def _texts_of(call: Node, scope: Mapping[str, Source | None]) -> Iterator[tuple[float, Source | None]]:
+    name, numbers = call.name, (arg for arg in call.args if arg.kind == "const" and not isinstance(arg.value, str))
+    # What is compared with a literal is looked at as far as that goes; what a number is added to is none.
+    if (name in _COMPARES and any(arg.kind == "const" for arg in call.args)) or (name == "_+_" and any(numbers)):
+        return
+    steps = READ_STEPS.get(name, 0)
+    made = BUILT_STEPS if name in _BUILDS_TEXT else 0
+    for arg in call.args[:1] if name == "@in" else call.args:
+        if arg.kind != "const" and (steps or made):
+            source = _source(arg, scope)
+            # What is put together is as long as all of it.
+            yield steps, source
+            yield made, source if name in _PARTS or name == "_+_" else None
+
+
+def _source(node: Node, scope: Mapping[str, Source | None]) -> Source | None:
+    """What holds the value of a node, or ``None`` where that cannot be told: it was made."""
+    names: list[str] = []
+    while True:
+        if node.kind == "ident":
+            found = scope.get(node.name, (node.name,))
+            return found and (*found, *reversed(names))
+        if node.kind == "select" and not node.test:
+            names.append(node.name)
+        elif node.kind == "call" and node.name in ("_[_]", "_[?_]", "_?._", "pairs__"):
+            # Somewhere in it: nothing is asked of its fields' names.
+            names = [ANYWHERE]
+        elif node.kind == "call" and node.name in _PARTS and node.args:
+            names = [ANYWHERE]
+        else:
+            return None
+        node = node.args[0]
 
 
 def _put_in(node: Node) -> Node | None:

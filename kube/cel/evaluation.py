@@ -14,7 +14,7 @@ from typing import Any, Final
 from cel_expr_python import cel
 
 from kube.cel import regexes
-from kube.cel.costs import CostEstimate
+from kube.cel.costs import ANYWHERE, KIBIBYTE, CostEstimate, Source
 from kube.cel.library import RANGE_MAX
 from kube.cel.rules import Expression, Rule, Rules, cel_view
 from kube.cel.typechecker import RESERVED, escaped
@@ -25,7 +25,7 @@ from kube.requests.status import Cause
 
 MAX_MESSAGE: Final = 5_120
 BUDGET: Final = 500_000
-"""Steps that the rules of one request may take together; a step is one node of an expression, or 64 bytes of text."""
+"""Steps that the rules of one request may take together; a step is one node of an expression, or 0.1 µs of other work."""
 CALL_STEPS: Final = 50
 """What it takes to evaluate anything at all."""
 MEMBER_STEPS: Final = 1 / 8
@@ -33,6 +33,8 @@ MEMBER_STEPS: Final = 1 / 8
 WHOLE_STEPS: Final = 1 / 4
 HANDED_STEPS: Final = 2
 """What each member takes when a list or map is looked through by the evaluator, and when it is handed to a function."""
+OWN_STEPS: Final = 50
+"""What each call of a function takes that is not the evaluator's own."""
 LIST_STEPS: Final = 1 / 8
 """What each member takes of a list that a loop makes, each time another is put in: the evaluator copies it."""
 LOOP_STEPS: Final = 10_000
@@ -140,10 +142,10 @@ class _Evaluation:
 
     def _evaluate(self, expression: Expression, pair: _Pair, size: Size) -> tuple[Any, str]:
         # Taken off before the evaluator starts: what is too much never runs, so no thread is held by it.
-        self._left -= size.cost(expression.weight, pair.value, pair.old_value)
+        data = {"self": pair.value, "oldSelf": pair.old_value, "previous": {}}
+        self._left -= size.cost(expression.weight, data)
         if self._left < 0:
             raise OutOfBudget
-        data = {"self": pair.value, "oldSelf": pair.old_value, "previous": {}}
         if pair.old_value is not None:
             data["previous"] = {"value": pair.old_value}
         try:
@@ -152,6 +154,7 @@ class _Evaluation:
             if "budget" in str(error):
                 raise OutOfBudget from None
             return None, "internal error"
+        regexes.require_light()
         if result.type() == cel.Type.ERROR:
             return None, reason_of(str(result.value()))
         # Rules give truth, messages text: nothing else is worth being made into values of ours.
@@ -161,12 +164,13 @@ class _Evaluation:
 class Size:
     """How large a value is: all its members, its longest list or map, its longest text."""
 
-    __slots__ = ("longest", "members", "most")
+    __slots__ = ("_within", "longest", "members", "most")
 
     def __init__(self) -> None:
         self.members = 0
         self.most = 0
         self.longest = 0
+        self._within: dict[Source, int] = {}
 
     def add(self, value: Any) -> None:
         """Count one more value with all that is in it."""
@@ -183,12 +187,13 @@ class Size:
             for member in value:
                 self.add(member)
 
-    def cost(self, weight: CostEstimate, value: Any, old_value: Any) -> int:
-        """The steps that an expression of this weight takes on it, at most."""
+    def cost(self, weight: CostEstimate, data: Mapping[str, Any]) -> int:
+        """The steps that an expression of this weight takes on it, at most; ``data`` are the values by the names of its parts."""
         # Every term is an upper bound, computed from sizes alone:
         # 1. ``most``: the longest list that a loop can go through, lists out of nothing (ranges, split texts) included.
         # 2. Lists that loops make larger are at most ``most ** nested``; the evaluator stops any loop at LOOP_STEPS.
-        # 3. ``rounds``: loops in loops multiply. ``text``: text joined with itself grows by ``growth``, or squares.
+        # 3. ``rounds``: loops in loops multiply. ``text``: text joined with itself grows by ``growth``, or squares. Of a text
+        #    that was not made it is known in what it is, and how long the longest text is there.
         # 4. Calls that go through whole lists pay for every member in every round.
         # 5. A list that a loop makes is copied with each member put in: its length squared, times LIST_STEPS.
         made = max(RANGE_MAX if weight.ranges else 0, self.longest if weight.splits else 0)
@@ -196,24 +201,62 @@ class Size:
         grown = weight.copies * min(int(most**weight.nested), LOOP_STEPS)
         if grown > 1:
             most = min(most * grown, max(most, LOOP_STEPS))
-        rounds = min(most**weight.depth, LOOP_STEPS) if weight.depth else 1
+        times = [min(most**depth, LOOP_STEPS) for depth in range(weight.depth + 1)]
+        rounds = times[weight.depth]
         text = self.longest * weight.growth
         if weight.squares:
             text *= max(min(self.longest, 1 << 20), most)
         whole = (self.members + made) * grown
-        steps: float = rounds * (weight.steps + weight.texts * self.longest / 1024 + weight.built * text / 64)
+        steps: float = rounds * weight.steps
+        steps += sum(times[depth] for depth in weight.calls) * OWN_STEPS
+        for read in weight.reads:
+            steps += times[read.depth] * read.steps * self._length(read.source, data, text) / KIBIBYTE
         steps += rounds * whole * (weight.wholes * WHOLE_STEPS + weight.handed * HANDED_STEPS)
         for depth, path in weight.lists:
-            long = min(_length(path, value, old_value, most), LOOP_STEPS)
+            long = min(_length(path, data, most), LOOP_STEPS)
             steps += min(most**depth * long, LOOP_STEPS) * long * LIST_STEPS
         return CALL_STEPS + math.ceil(min(self.members * MEMBER_STEPS + steps, 2 * BUDGET))
 
+    def _length(self, source: Source | None, data: Mapping[str, Any], text: int) -> int:
+        """How long a text can be that is held there; ``text`` where nothing is known of it."""
+        if source is None:
+            return text
+        if self.longest < KIBIBYTE or source[0] not in data:
+            return self.longest
+        found = self._within.get(source)
+        if found is None:
+            found = self._within[source] = _longest(_held(source, data))
+        return found
 
-def _length(path: tuple[str, ...] | None, value: Any, old_value: Any, most: int) -> int:
+
+def _held(source: Source, data: Mapping[str, Any]) -> Any:
+    value: Any = data
+    for name in source:
+        if name == ANYWHERE or not isinstance(value, dict) or name not in value:
+            break
+        value = value[name]
+    return value
+
+
+def _longest(value: Any) -> int:
+    longest, waiting = 0, [value]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str | bytes):
+            longest = max(longest, len(value))
+        elif isinstance(value, dict):
+            longest = max(longest, *map(len, value)) if value else longest
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+    return longest
+
+
+def _length(path: Source | None, data: Mapping[str, Any], most: int) -> int:
     """How long the list or map at a path of an expression is; ``most`` where that cannot be told."""
-    if path is None:
+    if path is None or path[0] not in data:
         return most
-    found: Any = value if path[0] == "self" else old_value
+    found: Any = data[path[0]]
     for name in path[1:]:
         found = found.get(name) if isinstance(found, dict) else None
     return len(found) if isinstance(found, (dict, list)) else 0

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from cel_expr_python import cel
 
-from kube.cel import regexes
+from kube.cel import regexes, texts
 from kube.cel.constructions import escape_key
 from kube.cel.formats import FORMATS, named, validated
 from kube.cel.uris import is_request_uri
@@ -355,6 +355,9 @@ _FUNCTIONS: Final[dict[str, list[tuple[bool, list[Any], Any, Callable[..., Any]]
     "pairs__": [_m([_T.DYN], _LIST, _pairs)],
     "mapped__": [_m([_LIST], _T.Map(_T.DYN, _T.DYN), _mapped)],
     "merged__": [_m([_LIST], _T.Map(_T.DYN, _T.DYN), _merged)],
+    "matches__": [_m([_S, _S], _T.BOOL, texts.OWN["matches"]), _f([_S, _S], _T.BOOL, texts.OWN["matches"])],
+    "contains__": [_m([_S, _S], _T.BOOL, texts.contains)],
+    "split__": [_m([_S, _S], _T.List(_S), texts.split), _m([_S, _S, _T.INT], _T.List(_S), texts.split)],
     "find": [_m([_S, _S], _S, regexes.find)],
     "findAll": [
         _m([_S, _S], _T.List(_S), regexes.find_all),
@@ -375,7 +378,17 @@ _FUNCTIONS: Final[dict[str, list[tuple[bool, list[Any], Any, Callable[..., Any]]
     "min": [_m([_LIST], _T.DYN, _extreme(min, "min"))],
     "max": [_m([_LIST], _T.DYN, _extreme(max, "max"))],
     "indexOf": [_m([_LIST, _T.DYN], _T.INT, _index)],
+    "indexOf__": [
+        _m([_S, _S], _T.INT, texts.index_of),
+        _m([_S, _S, _T.INT], _T.INT, texts.index_of),
+        _m([_LIST, _T.DYN], _T.INT, _index),
+    ],
     "lastIndexOf": [_m([_LIST, _T.DYN], _T.INT, _last_index)],
+    "lastIndexOf__": [
+        _m([_S, _S], _T.INT, texts.last_index_of),
+        _m([_S, _S, _T.INT], _T.INT, texts.last_index_of),
+        _m([_LIST, _T.DYN], _T.INT, _last_index),
+    ],
     "sets.contains": [_f([_LIST, _LIST], _T.BOOL, _contains)],
     "sets.equivalent": [_f([_LIST, _LIST], _T.BOOL, _equivalent)],
     "sets.intersects": [_f([_LIST, _LIST], _T.BOOL, _intersects)],
@@ -435,6 +448,9 @@ _FUNCTIONS: Final[dict[str, list[tuple[bool, list[Any], Any, Callable[..., Any]]
     "string": [_f([_OWN], _S, _text)],
 }
 """Name → overloads: whether it is a member, its parameters, its result and what it does."""
+
+NAMES: Final = frozenset(_FUNCTIONS)
+"""All of them: each call takes some microseconds."""
 
 
 def _is_global_unicast(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:

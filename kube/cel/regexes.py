@@ -1,6 +1,7 @@
-"""``find`` and ``findAll`` of CEL's regular expressions, in time that the text and the pattern bound (TS10).
+"""``matches``, ``find`` and ``findAll`` of CEL's regular expressions, in time that the text and the pattern bound (TS10).
 
-The evaluator tells whether a text matches, but not where. Here a pattern becomes a small program whose threads walk
+RE2 tells whether a text matches, in time by the product of both, which is counted beforehand. How far it has to look for
+where nobody can say beforehand. So for that a pattern becomes a small program whose threads walk
 the text together (https://swtch.com/~rsc/regexp/regexp2.html), so that nothing is ever tried twice; of threads that
 arrive at the same place the one that Go prefers stays. What Go's syntax has beyond Python's is refused, not guessed.
 """
@@ -8,6 +9,7 @@ arrive at the same place the one that Go prefers stays. What Go's syntax has bey
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from functools import lru_cache
@@ -15,10 +17,42 @@ from re import _constants as codes  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any, Final
 
+import re2
+
+from kube.kinds.patterns import MAX_PATTERN
+from kube.requests.decoding import TooHeavy
+
+LIGHT: Final = 1_000_000
+"""What the searches of one expression may cost where others wait, in units of 10 ns."""
+
+MOST: Final = 100_000_000
+"""The same anywhere."""
+
+_STEP: Final = 100
+"""For a step of a thread."""
+
+_CALL: Final = 200
+_INSTRUCTION: Final = 1.3
+"""For each instruction of RE2's program, for each byte of a text: where its automaton has more states than it may keep."""
+
+_FEW: Final = 12
+"""Instructions that have so few states that a byte costs one unit."""
+
+_COMPILED: Final = 250
+"""For each letter of a pattern that is compiled."""
+
+_CLASSES: Final = 20
+_REPEATED: Final = 250_000
+"""By how much more where it names classes of Unicode, each some hundred ranges; and what those cost that are repeated."""
+
+_MEMORY: Final = 1 << 18
+"""Bytes that RE2 may take for a pattern, with the states that it has met in texts; it keeps 128."""
+
+_UNICODE: Final = re.compile(r"\\[pP]")
+
 _PROGRAM_MAX: Final = 2_000
 _REPEATS_MAX: Final = 1_000
 """Go's own bound."""
-_STEPS_MAX: Final = 1_000_000
 _FOUND_MAX: Final = 10_000
 _UNKNOWN: Final = re.compile(r"\\[pPCQEz]|\[\[?:|\(\?[a-zA-Z]*U|\\x\{")
 """What Go's syntax has and Python's has not, or has with another meaning."""
@@ -37,15 +71,89 @@ _CATEGORIES: Final[dict[Any, Callable[[str], bool]]] = {
     codes.CATEGORY_NOT_WORD: lambda c: not _is_word(c),
 }
 
-_steps: ContextVar[int] = ContextVar("steps", default=0)
+_spent: ContextVar[int] = ContextVar("spent", default=0)
+
+
+class Light:
+    """Searches where others wait; ``exceeded`` says that one was given up for that."""
+
+    __slots__ = ("exceeded",)
+
+    def __init__(self) -> None:
+        self.exceeded = False
+
+
+light: ContextVar[Light | None] = ContextVar("light", default=None)
+"""Set where searches may cost no more than ``LIGHT``."""
 
 Step = tuple[Any, ...]
 """One instruction: ``("char", test)``, ``("split", first, second)``, ``("jump", to)``, ``("at", test)``, ``("end",)``."""
 
 
 def reset_budget() -> None:
-    """Let the searches that follow take so many steps together, and no more."""
-    _steps.set(0)
+    """Let the searches that follow cost so much together, and no more."""
+    _spent.set(0)
+
+
+def require_light() -> None:
+    """Raise ``TooHeavy`` if a search was given up because others wait: what the evaluator made of that means nothing."""
+    where = light.get()
+    if where is not None and where.exceeded:
+        raise TooHeavy
+
+
+def _left() -> int:
+    return (LIGHT if light.get() is not None else MOST) - _spent.get()
+
+
+def _charge(cost: float) -> None:
+    """Raise ``ValueError`` for what would cost more than is left."""
+    spent = _spent.get() + int(cost)
+    where = light.get()
+    if where is not None and spent > LIGHT:
+        where.exceeded = True
+        raise ValueError("the text is too long to be searched where others wait")
+    if spent > MOST:
+        raise ValueError("the text is too long to be searched")
+    _spent.set(spent)
+
+
+def matches(text: str, pattern: str) -> bool:
+    """Whether the pattern is found anywhere in the text. Raises ``ValueError`` for what cannot be searched for."""
+    data, compiled = text.encode(), _compiled(pattern)
+    size = compiled.programsize
+    _charge(_CALL + len(data) * (_INSTRUCTION * size if size > _FEW else 1))
+    return compiled.search(data) is not None
+
+
+def is_pattern(pattern: str) -> bool:
+    """Whether the pattern can be compiled within bounds; a long one may take some milliseconds."""
+    try:
+        _compile_by_re2(pattern)
+    except ValueError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=64)
+def _compiled(pattern: str) -> Any:
+    """Charged where it was not compiled lately."""
+    if len(pattern) <= MAX_PATTERN:
+        cost = len(pattern) * _COMPILED
+        _charge(cost * _CLASSES + _REPEATED if _UNICODE.search(pattern) else cost)
+    return _compile_by_re2(pattern)
+
+
+def _compile_by_re2(pattern: str) -> Any:
+    if len(pattern) > MAX_PATTERN:
+        raise ValueError(f"the pattern is longer than {MAX_PATTERN} characters")
+    options = re2.Options()
+    options.max_mem, options.log_errors, options.never_capture = _MEMORY, False, True
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        words = error.args[0] if error.args else ""
+        raise ValueError(f"error parsing regexp: {words.decode() if isinstance(words, bytes) else words}") from None
 
 
 def find(text: str, pattern: str) -> str:
@@ -91,7 +199,7 @@ def _run(program: Sequence[Step], text: str, start: int) -> tuple[int, int] | No
     # 5. All searches of an expression share one budget, so that many small ones cost no more than a large one.
     threads: list[tuple[int, int]] = []
     best: tuple[int, int] | None = None
-    steps = _steps.get()
+    steps, most = 0, _left() // _STEP
     for place in range(start, len(text) + 1):
         seen: set[int] = set()
         waiting: list[tuple[int, int]] = []
@@ -100,9 +208,8 @@ def _run(program: Sequence[Step], text: str, start: int) -> tuple[int, int] | No
         if best is None:
             _follow(program, 0, place, text, place, seen, waiting)
         steps += len(seen) + 1
-        if steps > _STEPS_MAX:
-            _steps.set(steps)
-            raise ValueError("the text is too long to be searched")
+        if steps > most:
+            break
         threads = []
         for at, begun in waiting:
             if program[at][0] == "end":
@@ -113,7 +220,7 @@ def _run(program: Sequence[Step], text: str, start: int) -> tuple[int, int] | No
                 threads.append((at + 1, begun))
         if not threads and best is not None:
             break
-    _steps.set(steps)
+    _charge(steps * _STEP)
     return best
 
 
@@ -143,6 +250,8 @@ def _follow(
 
 @lru_cache(maxsize=32)  # Of up to 2.5 MB each.
 def _program(pattern: str) -> Sequence[Step]:
+    if len(pattern) > MAX_PATTERN:
+        raise ValueError(f"the pattern is longer than {MAX_PATTERN} characters")
     if _UNKNOWN.search(pattern):
         raise ValueError("the pattern has syntax that this server does not search for")
     try:
@@ -254,23 +363,44 @@ def _character(code: Any, argument: Any, flags: int) -> Callable[[str], bool]:
 
 
 def _one_of(parts: Sequence[tuple[Any, Any]], folds: bool) -> Callable[[str], bool]:
+    """However many letters and ranges there are, one letter is judged in a moment."""
     negated = bool(parts) and parts[0][0] is codes.NEGATE
-    tests: list[Callable[[str], bool]] = []
+    letters: set[str] = set()
+    ranges: list[tuple[int, int]] = []
+    categories: set[Any] = set()
     for code, argument in parts[negated:]:
         if code is codes.LITERAL:
-            tests.append(lambda c, wanted=argument: ord(c) == wanted)  # type: ignore[misc]
+            letters.add(chr(argument))
         elif code is codes.RANGE:
-            tests.append(lambda c, low=argument[0], high=argument[1]: low <= ord(c) <= high)  # type: ignore[misc]
+            ranges.append(argument)
         elif code is codes.CATEGORY:
-            tests.append(_CATEGORIES[argument])
+            categories.add(argument)
         else:
             raise ValueError("the pattern has syntax that this server does not search for")
+    lows, highs = _without_overlaps(ranges)
+    tests = tuple(_CATEGORIES[category] for category in categories)
+
+    def is_in(letter: str) -> bool:
+        at = bisect_right(lows, ord(letter)) - 1
+        return letter in letters or (at >= 0 and ord(letter) <= highs[at]) or any(test(letter) for test in tests)
 
     def judged(letter: str) -> bool:
-        letters = _cases(letter) if folds else (letter,)
-        return any(test(each) for test in tests for each in letters) is not negated
+        return any(map(is_in, _cases(letter) if folds else (letter,))) is not negated
 
     return judged
+
+
+def _without_overlaps(ranges: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    """Where the ranges begin and end that hold the same numbers, in order."""
+    lows: list[int] = []
+    highs: list[int] = []
+    for low, high in sorted(ranges):
+        if highs and low <= highs[-1]:
+            highs[-1] = max(highs[-1], high)
+        else:
+            lows.append(low)
+            highs.append(high)
+    return lows, highs
 
 
 def _cases(letter: str) -> tuple[str, ...]:

@@ -11,10 +11,12 @@ from typing import Any, Final
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_encoders, ext_optional, ext_strings
 
+from kube.cel import regexes
 from kube.cel.costs import CostEstimate, estimate_cost
 from kube.cel.library import functions
 from kube.cel.macros import expand_macros
 from kube.cel.syntaxtree import Tree
+from kube.cel.texts import replacements
 from kube.cel.typechecker import DeclType, TypeCheckError, check, located
 from kube.kinds.schemas import Schema
 from kube.requests.caches import Cache, CacheBudget
@@ -298,14 +300,18 @@ def _expression(schema: Schema, text: str, *, optional: bool) -> Expression:
         words = located("undeclared reference to 'previous' (in container '')", text, 0)
         raise InvalidExpression(f"compilation failed: {words}")
     declared = cel_view(schema)
-    edits: list[tuple[int, int, str]] = []
+    edits: set[tuple[int, int, str]] = set()
     scalars: set[int] = set()
+
+    def convert(start: int, end: int, function: str) -> None:
+        edits.add((start, end, f"{function}({text[start:end]})"))
+
     try:
         found = check(
             tree,
             {"self": declared, "oldSelf": None if optional else declared},
-            lambda start, end, function: edits.append((start, end, function)),
-            _is_pattern,
+            convert,
+            regexes.is_pattern,
             scalars,
         )
     except TypeCheckError as problem:
@@ -314,9 +320,11 @@ def _expression(schema: Schema, text: str, *, optional: bool) -> Expression:
     weight = estimate_cost(tree, scalars)
     if weight.growth > 1 << 12 or weight.steps > 2_000 or weight.depth > 4:
         raise InvalidExpression("estimated rule cost exceeds budget: the rule is too complex")
-    # 4. Times, durations and bytes are texts in JSON: convert where they are read. From the end, so offsets stay right.
-    for start, end, function in sorted(set(edits), reverse=True):
-        text = f"{text[:start]}{function}({text[start:end]}){text[end:]}"
+    # 4. Times, durations and bytes are texts in JSON: convert where they are read; and call what is our own. From the
+    #    end, so offsets stay right.
+    edits |= own_calls(tree, text)
+    for start, end, written in sorted(edits, reverse=True):
+        text = f"{text[:start]}{written}{text[end:]}"
     if optional and transition:
         text = f"cel.bind(oldSelf, previous.?value, ({text}))"
     if edits or (optional and transition):
@@ -329,6 +337,14 @@ def _expression(schema: Schema, text: str, *, optional: bool) -> Expression:
         if kind is None and program.return_type().name() not in ("DYN", "dyn"):
             found = Schema(type="object")
     return Expression(program, weight, transition, found)
+
+
+def own_calls(tree: Tree, text: str) -> set[tuple[int, int, str]]:
+    """Which names to replace in the text by those of our own functions. Raises ``InvalidExpression``."""
+    try:
+        return set(replacements(tree, text))
+    except ValueError as error:
+        raise InvalidExpression(f"compilation failed: {error}") from None
 
 
 def _program(text: str) -> Any:
@@ -351,12 +367,6 @@ def _compile(text: str) -> Any:
     except RuntimeError as error:
         words = str(error).removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
         raise InvalidExpression(f"compilation failed: {words}") from None
-
-
-@lru_cache(maxsize=256)
-def _is_pattern(pattern: str) -> bool:
-    program = _environment().compile("''.matches(self)")
-    return bool(program.eval(data={"self": pattern}).type() != cel.Type.ERROR)
 
 
 def _metadata(schema: Schema) -> frozenset[str]:

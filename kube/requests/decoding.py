@@ -43,6 +43,10 @@ PATH_MAX: Final = 1_000
 """Characters of a duplicate field's path that are shown."""
 
 
+class TooHeavy(Exception):
+    """What was asked would hold whoever answers others, too."""
+
+
 class TooManyValues(RequestEntityTooLarge):
     """A body holds more values than it may."""
 
