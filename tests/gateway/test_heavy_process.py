@@ -14,6 +14,7 @@ from gateway.process.runtime import Runtime
 from gateway.process.streams import PROMPT_SECONDS
 from kube.requests.status import Forbidden
 from tests.gateway.conftest import Server, start
+from tests.gateway.definitions import CRDS, definition
 from tests.gateway.overloading import (
     JSON,
     NAMESPACED,
@@ -134,6 +135,41 @@ async def test_nobody_is_served_for_rights_that_ended_while_he_waited(runtime: R
     assert (await first).status == 201
     assert (await second).status == 403
     assert asked
+
+
+def _searched(name: str, text: str) -> Expensive:
+    body = {"apiVersion": "example.com/v1", "kind": "Searched", "metadata": {"name": name}, "spec": {"text": text}}
+    return Expensive("searched", "POST", "/apis/example.com/v1/namespaces/default/searcheds", JSON, orjson.dumps(body))
+
+
+async def test_a_long_search_of_a_rule_is_left_to_it(runtime: Runtime) -> None:
+    """DOS-03: a rule of a tenant's own definition looks through a text of its own, and nobody waits for that."""
+    heavy = runtime.heavy
+    assert heavy
+    rule = {"rule": "self.text.findAll('[ab]+c').size() == 0", "message": "no c, please"}
+    spec = {"type": "object", "properties": {"text": {"type": "string"}}, "x-kubernetes-validations": [rule]}
+    made = Expensive("made", "POST", CRDS, JSON, orjson.dumps(definition("Searched", spec)))
+    assert (await ask(runtime, made)).status == 201
+    try:
+        while (answer := await ask(runtime, _searched("first", "ab"))).status == 404:
+            await asyncio.sleep(0.01)
+        assert answer.status == 201
+        assert (await ask(runtime, _large("searching"))).status == 201
+        assert heavy.pid
+        os.kill(heavy.pid, signal.SIGSTOP)
+        patience, heavy.seconds = heavy.seconds, 300
+        waiting = asyncio.ensure_future(ask(runtime, _searched("long", "ab" * 20_000)))
+        assert (await ask(runtime, _searched("short", "ab"))).status == 201
+        assert not waiting.done()
+        os.kill(heavy.pid, signal.SIGCONT)
+        assert (await waiting).status == 201
+        refused = await ask(runtime, _searched("refused", "ab" * 20_000 + "c"))
+        assert refused.status == 422
+        assert "no c, please" in orjson.loads(refused.body)["message"]
+        heavy.seconds = patience
+    finally:
+        gone = Expensive("gone", "DELETE", f"{CRDS}/searcheds.example.com", JSON, b"")
+        assert (await ask(runtime, gone)).status == 200
 
 
 def _children(process: int) -> list[int]:
