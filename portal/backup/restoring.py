@@ -113,7 +113,8 @@ def _lock_tables() -> None:
 
     Writers of the store begin with its counter, and so does this.
     """
-    tables = [*sorted(LEFT_OUT - {MIGRATIONS}, reverse=True), *tables_here()]
+    counter = "store_revision"
+    tables = [counter, *sorted(LEFT_OUT - {MIGRATIONS, counter}, reverse=True), *tables_here()]
     with connection.cursor() as cursor:
         names = sql.SQL(", ").join(map(sql.Identifier, tables))
         cursor.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(names))

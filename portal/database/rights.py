@@ -62,6 +62,8 @@ _OF_WORKSPACE: Final = "workspace_id IN (SELECT id FROM workspaces)"  # which se
 _STORED: Final = f"({_of_space()}) OR (space = 'root' AND \"group\" = '' AND resource = 'tenants' AND {_of('name')})"
 _LEASED: Final = f"({_of_space()}) OR space = 'root'"  # every lease that may be in the way of a write to ``_STORED``
 
+_COUNTER: Final = "SELECT, UPDATE (revision, batch, epoch, compacted, began, timeline)"  # ``counted`` is the owner's
+
 RIGHTS: Final[Mapping[str, Right]] = {
     "audit_logs": Right("SELECT, INSERT", "SELECT, INSERT", rows=f"{_of('chain')} OR user_id = {_USER}", added="true"),
     "audit_chains": Right(_READ, _READ, rows=_of("chain")),
@@ -69,7 +71,7 @@ RIGHTS: Final[Mapping[str, Right]] = {
     "store_object": Right(_ALL, _ALL, rows=_STORED),
     "store_space": Right(_READ, _READ, rows=_of_space()),  # a function of the owner writes it
     "store_event": Right("SELECT, INSERT", "SELECT, INSERT", rows=_STORED),
-    "store_revision": Right("SELECT, UPDATE", "SELECT, UPDATE"),
+    "store_revision": Right(_COUNTER, _COUNTER),
     "store_lease": Right(_ALL, _READ, rows=_LEASED),
     "tenants": Right(_ALL, "SELECT, UPDATE", rows=_of("name")),
     "memberships": Right(_ALL, _ALL, rows=_of("tenant_id")),
@@ -144,12 +146,18 @@ FUNCTIONS: Final = (
     "api_requests_forget(timestamptz, bigint)",
     "store_log_extend(bigint, bigint)",
     "store_log_compact(bigint, bigint, timestamptz, bigint)",
+    "store_space_count_on()",
     "tenantry_user()",
     "tenantry_tenants()",
 )
 """Those that run with the owner's rights, and those that say who asks."""
 
-_SCOPED_FUNCTIONS: Final = ("audit_chain_head(text)", "tenantry_user()", "tenantry_tenants()")
+_SCOPED_FUNCTIONS: Final = (
+    "audit_chain_head(text)",
+    "store_space_count_on()",
+    "tenantry_user()",
+    "tenantry_tenants()",
+)
 
 # The database itself knows whose member somebody is: a membership that ends is out with the next statement.
 _WHO = """

@@ -131,6 +131,8 @@ def both(acme: House, globex: House) -> User:
     factories.member(globex.tenant, "owner", owner)
     fill(acme)
     fill(globex)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT store_space_count_on()")
     return owner
 
 
@@ -336,6 +338,16 @@ def test_the_product_owns_nothing_and_is_nobody_in_particular():
             " AND NOT coalesce(proconfig @> '{\"search_path=public, pg_temp\"}', false)"
         )
         assert cursor.fetchall() == []
+        # Each locks or changes something: not for whoever may only sign in to the database.
+        cursor.execute(
+            "SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND prosecdef"
+            " AND prorettype <> 'trigger'::regtype"
+            " AND (proacl IS NULL OR EXISTS (SELECT FROM aclexplode(proacl) WHERE grantee = 0))"
+        )
+        assert cursor.fetchall() == []
+        for role in (product, SCOPED_ROLE):
+            cursor.execute("SELECT has_column_privilege(%s, 'store_revision', 'counted', 'UPDATE')", [role])
+            assert cursor.fetchone() == (False,), role
 
 
 def test_every_page_of_a_member_is_answered_behind_the_wall(acme: House, globex: House, monkeypatch: Any):

@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from django.db import connections, transaction
+from django.db import OperationalError, connections, transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -27,6 +27,7 @@ from tests.store.objects import body
 
 BY_TRIGGERS = import_module("store.migrations.0006_space_sizes")
 BY_LOG = import_module("store.migrations.0010_sizes_from_the_log")
+NO_TRIGGERS = import_module("store.migrations.0011_no_triggers")
 
 _runs = count()
 
@@ -108,13 +109,17 @@ def past_the_engine(conninfo: str, database: str, how: str, wanted: list[Operati
     elif how == "undone":
         with suppress(Undone), transaction.atomic(using=database):
             synchronous.commit(wanted, using=database)
+            with connections[database].cursor() as cursor:
+                cursor.execute(COUNT_ON)
             raise Undone
     else:
-        # The connection goes while the write is made and not committed.
-        with psycopg.connect(conninfo) as connection, suppress(psycopg.OperationalError):
-            connection.execute("UPDATE store_object SET data = data || data WHERE space = %s", [space])
-            run(conninfo, f"SELECT pg_terminate_backend({connection.info.backend_pid})")
-            connection.execute("SELECT 1")
+        # The connection goes while the write is made, and counted, and not committed.
+        with suppress(OperationalError), transaction.atomic(using=database):
+            synchronous.commit(wanted, using=database)
+            with connections[database].cursor() as cursor:
+                cursor.execute(f"{COUNT_ON}, pg_backend_pid()")
+                run(conninfo, f"SELECT pg_terminate_backend({cursor.fetchone()[1]})")
+                cursor.execute("SELECT 1")
     connections[database].close()
 
 
@@ -301,6 +306,7 @@ def test_a_new_history_counts_what_is_there(conninfo: str, database: str) -> Non
 
 def test_what_is_there_already_is_counted_by_the_migrations(conninfo: str) -> None:
     """As the release before left it: objects, and nobody who counts; or the triggers that did so, and back to these."""
+    run(conninfo, NO_TRIGGERS.BACKWARD)
     run(conninfo, BY_LOG.BACKWARD)
     run(conninfo, BY_TRIGGERS.BACKWARD)
     run(
@@ -314,6 +320,7 @@ def test_what_is_there_already_is_counted_by_the_migrations(conninfo: str) -> No
     assert run(conninfo, KEPT) == counted
     run(conninfo, BY_LOG.FORWARD + BY_LOG.COUNT)
     assert run(conninfo, COUNTED) == counted
+    # The triggers stay for a while, and do nothing.
     asyncio.run(asyncio.wait_for(write_some(conninfo), 300))
     (true,) = run(conninfo, TRUE)
     assert run(conninfo, COUNTED) == (true,)
@@ -324,4 +331,8 @@ def test_what_is_there_already_is_counted_by_the_migrations(conninfo: str) -> No
     (true,) = run(conninfo, TRUE)
     assert run(conninfo, KEPT) == (true,)
     run(conninfo, BY_LOG.FORWARD + BY_LOG.COUNT)
+    assert run(conninfo, COUNTED) == (true,)
+    run(conninfo, NO_TRIGGERS.FORWARD)
+    run(conninfo, NO_TRIGGERS.BACKWARD)
+    run(conninfo, NO_TRIGGERS.FORWARD)
     assert run(conninfo, COUNTED) == (true,)

@@ -84,6 +84,9 @@ def record(database: str) -> None:
     FOLDER.mkdir(exist_ok=True)
     lines = []
     with _owner(database) as connection:
+        # What is cut off the log has been counted, where that is what counts.
+        if connection.execute("SELECT to_regprocedure('store_space_count_on()')").fetchone() != (None,):
+            connection.execute("SELECT store_space_count_on()")
         connection.execute("UPDATE store_revision SET compacted = revision - 1")
         connection.execute("DELETE FROM store_event WHERE revision < (SELECT revision FROM store_revision)")
         columns: dict[str, list[str]] = {}

@@ -57,15 +57,18 @@ class DatabaseProxy:
             upstream, to_upstream = await asyncio.open_unix_connection(str(Path(host) / f".s.PGSQL.{port}"))
         else:
             upstream, to_upstream = await asyncio.open_connection(host, int(port))
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            first = await reader.readexactly(8)
-            while int.from_bytes(first[4:]) in _ENCRYPTION:
-                writer.write(b"N")
+        try:
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
                 first = await reader.readexactly(8)
-            to_upstream.write(first)
-            await asyncio.gather(self._forward(reader, to_upstream), self._filter(upstream, writer))
-        writer.close()
-        to_upstream.close()
+                while int.from_bytes(first[4:]) in _ENCRYPTION:
+                    writer.write(b"N")
+                    first = await reader.readexactly(8)
+                to_upstream.write(first)
+                await asyncio.gather(self._forward(reader, to_upstream), self._filter(upstream, writer))
+        finally:
+            # What nobody reads any more fills up, and a server process that waits to be read keeps databases from being dropped.
+            writer.transport.abort()
+            to_upstream.transport.abort()
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
