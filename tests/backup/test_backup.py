@@ -143,6 +143,7 @@ def test_a_backup_leaves_out_sessions_and_keys(house: Installation, tmp_path: Pa
         "store_event",
         "store_lease",
         "store_revision",
+        "store_space",
         "stream_counts",
     }
     assert house.sealing_key.encode() not in text
