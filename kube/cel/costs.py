@@ -10,6 +10,7 @@ from typing import Final
 from kube.cel.library import NAMES
 from kube.cel.syntaxtree import Node, Tree, is_bind
 from kube.cel.texts import is_own
+from kube.cel.zones import ZONED
 
 KIBIBYTE: Final = 1_024
 
@@ -22,13 +23,20 @@ READ_STEPS: Final[dict[str, float]] = {
         ("indexOf", "lastIndexOf", "trim", "reverse", "find", "findAll", "ip", "isIP", "cidr", "isCIDR"), 100
     ),
     **dict.fromkeys(("containsIP", "containsCIDR", "ip.isCanonical", "quantity", "isQuantity", "validate"), 100),
-    **dict.fromkeys(("add", "sub", "strings.quote", "format.named", "validated__", "format.named__"), 150),
+    **dict.fromkeys(
+        ("family", "isUnspecified", "isLoopback", "isLinkLocalUnicast", "isLinkLocalMulticast", "_[_]"), 100
+    ),
+    **dict.fromkeys(("isGlobalUnicast", "masked", "prefixLength", "sign", "isInteger", "asInteger"), 100),
+    **dict.fromkeys(
+        ("add", "sub", "asApproximateFloat", "strings.quote", "format.named", "validated__", "format.named__"), 150
+    ),
     **dict.fromkeys(("semver", "isSemver", "major", "minor", "patch"), 400),
     **dict.fromkeys(("compareTo", "isLessThan", "isGreaterThan"), 400),
     **dict.fromkeys(
         ("split", "url", "isURL", "getScheme", "getHost", "getHostname", "getPort", "getEscapedPath"), 1_000
     ),
     "getQuery": 3_000,
+    **dict.fromkeys(ZONED, 30),
 }
 """Steps for each kibibyte of the texts that a function is given; one that has none here is given none, or small ones."""
 
@@ -49,6 +57,9 @@ HANDED_OVER: Final = frozenset(
 """Functions that are handed whole lists and maps: each member is made anew for them, every time."""
 
 _COMPARES: Final = frozenset({"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "startsWith", "endsWith"})
+_PAIRING: Final = frozenset({"distinct", "sets.contains", "sets.equivalent", "sets.intersects"})
+"""Functions that compare the members of lists with one another."""
+
 _LOOKED_THROUGH: Final = frozenset({"_==_", "_!=_", "_+_", "@in"})
 
 
@@ -79,8 +90,9 @@ class CostEstimate:
 
     ``growth`` is by how much a text can grow by being put together with itself, ``copies`` the same for lists and maps,
     and ``nested`` how often a loop puts into a list what is as large as the whole. ``wholes`` calls look through lists
-    and maps, and to ``handed`` they are handed over. ``lists`` are the lists that loops make, each with the number of
-    loops around and the path of what it is made of. ``ranges`` and ``splits`` say where long lists come from nothing.
+    and maps, and to ``handed`` they are handed over; ``paired`` compare each member with each. ``lists`` are the lists
+    that loops make, each with the number of loops around and the path of what it is made of. ``ranges`` and ``splits``
+    say where long lists come from nothing.
     """
 
     steps: int
@@ -93,6 +105,7 @@ class CostEstimate:
     nested: int
     wholes: int
     handed: int
+    paired: int
     lists: tuple[tuple[int, tuple[str, ...] | None], ...]
     ranges: bool
     splits: bool
@@ -114,6 +127,7 @@ def estimate_cost(tree: Tree, scalars: Collection[int] = ()) -> CostEstimate:
     sums = calls.count("_+_")
     folds = [(node, depth, grown) for node, depth in nodes if node.kind == "fold" and (grown := _put_in(node))]
     appends = {id(grown) for _, _, grown in folds}
+    bound = {name for node, _ in nodes if node.kind == "fold" for name in (node.name, node.value)}
     plain = frozenset(scalars)
     wholes = sum(_looks_through(node, plain) for node, _ in nodes if id(node) not in appends)
     made = {id(grown.args[1]) for _, _, grown in folds}
@@ -135,7 +149,8 @@ def estimate_cost(tree: Tree, scalars: Collection[int] = ()) -> CostEstimate:
         nested=sum(not _is_own(grown, node, plain) for node, _, grown in folds),
         wholes=wholes,
         handed=sum(name in HANDED_OVER for name in calls),
-        lists=tuple((depth, _path(node.args[0])) for node, depth, _ in folds),
+        paired=sum(name in _PAIRING for name in calls),
+        lists=tuple((depth, _path(node.args[0], bound)) for node, depth, _ in folds),
         ranges="lists.range" in calls,
         splits="split" in calls or "findAll" in calls,
     )
@@ -159,13 +174,15 @@ def _reads(root: Node, appends: Collection[int]) -> Iterator[Read]:
 
 
 def _texts_of(call: Node, scope: Mapping[str, Source | None]) -> Iterator[tuple[float, Source | None]]:
-    name, numbers = call.name, (arg for arg in call.args if arg.kind == "const" and not isinstance(arg.value, str))
+    name = call.name
+    numbers = (arg for arg in call.args if arg.kind == "const" and not isinstance(arg.value, str | bytes))
     # What is compared with a literal is looked at as far as that goes; what a number is added to is none.
     if (name in _COMPARES and any(arg.kind == "const" for arg in call.args)) or (name == "_+_" and any(numbers)):
         return
     steps = READ_STEPS.get(name, 0)
     made = BUILT_STEPS if name in _BUILDS_TEXT else 0
-    for arg in call.args[:1] if name == "@in" else call.args:
+    read = call.args[:1] if name == "@in" else call.args[1:] if name == "_[_]" else call.args
+    for arg in (each for given in read for each in (given.args if given.kind == "list" else (given,))):
         if arg.kind != "const" and (steps or made):
             source = _source(arg, scope)
             # What is put together is as long as all of it.
@@ -233,10 +250,11 @@ def _is_scalar(node: Node, scalars: Collection[int]) -> bool:
     return node.kind == "const" or node.id in scalars
 
 
-def _path(node: Node) -> tuple[str, ...] | None:
-    """The names of a plain path (``self.a.b``), or ``None``."""
+def _path(node: Node, bound: Collection[str]) -> tuple[str, ...] | None:
+    """The names of a plain path (``self.a.b``), or ``None``; where a loop calls its member so, nobody knows what it is."""
     names: list[str] = []
     while node.kind == "select" and not node.test:
         names.append(node.name)
         node = node.args[0]
-    return (node.name, *reversed(names)) if node.kind == "ident" and node.name in ("self", "oldSelf") else None
+    known = node.kind == "ident" and node.name in ("self", "oldSelf") and node.name not in bound
+    return (node.name, *reversed(names)) if known else None

@@ -33,6 +33,9 @@ MEMBER_STEPS: Final = 1 / 8
 WHOLE_STEPS: Final = 1 / 4
 HANDED_STEPS: Final = 2
 """What each member takes when a list or map is looked through by the evaluator, and when it is handed to a function."""
+PAIRS_MAX: Final = 100_000
+PAIR_STEPS: Final = 3 / 2
+"""What two members take that are compared, of which no more are than that."""
 OWN_STEPS: Final = 50
 """What each call of a function takes that is not the evaluator's own."""
 LIST_STEPS: Final = 1 / 8
@@ -142,6 +145,8 @@ class _Evaluation:
 
     def _evaluate(self, expression: Expression, pair: _Pair, size: Size) -> tuple[Any, str]:
         # Taken off before the evaluator starts: what is too much never runs, so no thread is held by it.
+        if not expression.plain:
+            regexes.require_beside()
         data = {"self": pair.value, "oldSelf": pair.old_value, "previous": {}}
         self._left -= size.cost(expression.weight, data)
         if self._left < 0:
@@ -194,7 +199,8 @@ class Size:
         # 2. Lists that loops make larger are at most ``most ** nested``; the evaluator stops any loop at LOOP_STEPS.
         # 3. ``rounds``: loops in loops multiply. ``text``: text joined with itself grows by ``growth``, or squares. Of a text
         #    that was not made it is known in what it is, and how long the longest text is there.
-        # 4. Calls that go through whole lists pay for every member in every round.
+        # 4. Calls that go through whole lists pay for every member in every round; those that compare each with each, for
+        #    the square of the longest list.
         # 5. A list that a loop makes is copied with each member put in: its length squared, times LIST_STEPS.
         made = max(RANGE_MAX if weight.ranges else 0, self.longest if weight.splits else 0)
         most = max(self.most, made, 1)
@@ -212,6 +218,7 @@ class Size:
         for read in weight.reads:
             steps += times[read.depth] * read.steps * self._length(read.source, data, text) / KIBIBYTE
         steps += rounds * whole * (weight.wholes * WHOLE_STEPS + weight.handed * HANDED_STEPS)
+        steps += rounds * weight.paired * min(most * most, PAIRS_MAX) * PAIR_STEPS
         for depth, path in weight.lists:
             long = min(_length(path, data, most), LOOP_STEPS)
             steps += min(most**depth * long, LOOP_STEPS) * long * LIST_STEPS

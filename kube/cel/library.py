@@ -19,6 +19,7 @@ from kube.cel import regexes, texts
 from kube.cel.constructions import escape_key
 from kube.cel.formats import FORMATS, named, validated
 from kube.cel.uris import is_request_uri
+from kube.cel.zones import ZONED
 from kube.quota.quantities import UNITS_MAX, InvalidQuantity, Quantity, parse_quantity
 
 _T: Final = cel.Type
@@ -358,6 +359,7 @@ _FUNCTIONS: Final[dict[str, list[tuple[bool, list[Any], Any, Callable[..., Any]]
     "matches__": [_m([_S, _S], _T.BOOL, texts.OWN["matches"]), _f([_S, _S], _T.BOOL, texts.OWN["matches"])],
     "contains__": [_m([_S, _S], _T.BOOL, texts.contains)],
     "split__": [_m([_S, _S], _T.List(_S), texts.split), _m([_S, _S, _T.INT], _T.List(_S), texts.split)],
+    **{f"{name}__": [_m([_T.TIMESTAMP, _S], _T.INT, call)] for name, call in ZONED.items()},
     "find": [_m([_S, _S], _S, regexes.find)],
     "findAll": [
         _m([_S, _S], _T.List(_S), regexes.find_all),

@@ -45,12 +45,14 @@ _CLASSES: Final = 20
 _REPEATED: Final = 250_000
 """By how much more where it names classes of Unicode, each some hundred ranges; and what those cost that are repeated."""
 
-_MEMORY: Final = 1 << 18
-"""Bytes that RE2 may take for a pattern, with the states that it has met in texts; it keeps 128."""
+_MEMORY: Final = 1 << 20
+"""Bytes that RE2 may take for a pattern, with the states that it has met in texts."""
 
 _UNICODE: Final = re.compile(r"\\[pP]")
 
 _PROGRAM_MAX: Final = 2_000
+_REFUSED: Final = 500_000
+"""For a pattern that is found to be larger."""
 _REPEATS_MAX: Final = 1_000
 """Go's own bound."""
 _FOUND_MAX: Final = 10_000
@@ -95,6 +97,12 @@ def reset_budget() -> None:
     _spent.set(0)
 
 
+def require_beside() -> None:
+    """Raise ``TooHeavy`` where others wait."""
+    if light.get() is not None:
+        raise TooHeavy
+
+
 def require_light() -> None:
     """Raise ``TooHeavy`` if a search was given up because others wait: what the evaluator made of that means nothing."""
     where = light.get()
@@ -109,13 +117,14 @@ def _left() -> int:
 def _charge(cost: float) -> None:
     """Raise ``ValueError`` for what would cost more than is left."""
     spent = _spent.get() + int(cost)
+    # Also where it is too much: whatever is asked for after that is refused at once.
+    _spent.set(spent)
     where = light.get()
     if where is not None and spent > LIGHT:
         where.exceeded = True
         raise ValueError("the text is too long to be searched where others wait")
     if spent > MOST:
         raise ValueError("the text is too long to be searched")
-    _spent.set(spent)
 
 
 def matches(text: str, pattern: str) -> bool:
@@ -154,6 +163,8 @@ def _compile_by_re2(pattern: str) -> Any:
     except re2.error as error:
         words = error.args[0] if error.args else ""
         raise ValueError(f"error parsing regexp: {words.decode() if isinstance(words, bytes) else words}") from None
+    finally:
+        re2.purge()  # it would keep 128 by itself
 
 
 def find(text: str, pattern: str) -> str:
@@ -248,22 +259,42 @@ def _follow(
             waiting.append((at, begun))
 
 
-@lru_cache(maxsize=32)  # Of up to 2.5 MB each.
 def _program(pattern: str) -> Sequence[Step]:
     if len(pattern) > MAX_PATTERN:
         raise ValueError(f"the pattern is longer than {MAX_PATTERN} characters")
+    program, problem = _made(pattern)
+    if problem:
+        raise ValueError(problem)
+    return program
+
+
+@lru_cache(maxsize=32)  # Of up to half a megabyte each.
+def _made(pattern: str) -> tuple[Sequence[Step], str]:
+    """The program, and what is wrong with the pattern; charged where it was not compiled lately."""
+    _charge(len(pattern) * _COMPILED)
     if _UNKNOWN.search(pattern):
-        raise ValueError("the pattern has syntax that this server does not search for")
+        return (), "the pattern has syntax that this server does not search for"
+    program = _Program()
     try:
         tree = parser.parse(pattern, re.ASCII)
-        program: list[Step] = []
         _compile(tree, tree.state.flags, program)
     except (re.error, RecursionError, OverflowError):
-        raise ValueError("the pattern has syntax that this server does not search for") from None
-    return [*program, ("end",)]
+        return (), "the pattern has syntax that this server does not search for"
+    except ValueError as error:
+        _charge(_REFUSED)
+        return (), str(error)
+    _charge(len(program) * _STEP)
+    return [*program, ("end",)], ""
 
 
-def _compile(tree: Any, flags: int, program: list[Step]) -> None:
+class _Program(list[Step]):
+    """With what is known of the classes of letters in it: one that is repeated is made once."""
+
+    def __init__(self) -> None:
+        self.judges: dict[tuple[int, int], Callable[[str], bool]] = {}
+
+
+def _compile(tree: Any, flags: int, program: _Program) -> None:
     for code, argument in tree:
         if len(program) > _PROGRAM_MAX:
             raise ValueError("the pattern is too large to be searched for")
@@ -278,10 +309,16 @@ def _compile(tree: Any, flags: int, program: list[Step]) -> None:
         elif code is codes.AT:
             program.append(("at", _position(argument, flags)))
         else:
-            program.append(("char", _character(code, argument, flags)))
+            # The tree is there until all is made, so that no other part of it has the same place.
+            judge = program.judges.get((id(argument), flags)) if code is codes.IN else None
+            if judge is None:
+                judge = _character(code, argument, flags)
+                if code is codes.IN:
+                    program.judges[id(argument), flags] = judge
+            program.append(("char", judge))
 
 
-def _compile_repeat(least: int, most: Any, inside: Any, program: list[Step], *, flags: int, greedy: bool) -> None:
+def _compile_repeat(least: int, most: Any, inside: Any, program: _Program, *, flags: int, greedy: bool) -> None:
     if least > _REPEATS_MAX or (most is not codes.MAXREPEAT and most > _REPEATS_MAX):
         raise ValueError("the pattern is too large to be searched for")
     # What must be there is written out; the bound on the program's length, checked at every part, is the bound on it.
@@ -315,7 +352,7 @@ def _split(inside: int, after: int, *, greedy: bool) -> Step:
     return ("split", inside, after) if greedy else ("split", after, inside)
 
 
-def _compile_branches(branches: Sequence[Any], flags: int, program: list[Step]) -> None:
+def _compile_branches(branches: Sequence[Any], flags: int, program: _Program) -> None:
     ends = []
     for branch in branches[:-1]:
         head = len(program)

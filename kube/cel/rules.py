@@ -15,6 +15,7 @@ from kube.cel import regexes
 from kube.cel.costs import CostEstimate, estimate_cost
 from kube.cel.library import functions
 from kube.cel.macros import expand_macros
+from kube.cel.plainness import is_plain
 from kube.cel.syntaxtree import Tree
 from kube.cel.texts import replacements
 from kube.cel.typechecker import DeclType, TypeCheckError, check, located
@@ -58,6 +59,7 @@ class Expression:
     weight: CostEstimate
     transition: bool
     declared: DeclType
+    plain: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +324,7 @@ def _expression(schema: Schema, text: str, *, optional: bool) -> Expression:
         raise InvalidExpression("estimated rule cost exceeds budget: the rule is too complex")
     # 4. Times, durations and bytes are texts in JSON: convert where they are read; and call what is our own. From the
     #    end, so offsets stay right.
+    plain = not edits and is_plain(tree, text)
     edits |= own_calls(tree, text)
     for start, end, written in sorted(edits, reverse=True):
         text = f"{text[:start]}{written}{text[end:]}"
@@ -336,7 +339,7 @@ def _expression(schema: Schema, text: str, *, optional: bool) -> Expression:
         found = Schema(type=kind) if kind else None
         if kind is None and program.return_type().name() not in ("DYN", "dyn"):
             found = Schema(type="object")
-    return Expression(program, weight, transition, found)
+    return Expression(program, weight, transition, found, plain)
 
 
 def own_calls(tree: Tree, text: str) -> set[tuple[int, int, str]]:

@@ -90,13 +90,15 @@ def _node(data: bytes) -> Node:
 
 
 def _const(data: bytes) -> Any:
-    # cel.expr.Constant: 2 bool, 3 int64 (a varint in two's complement), 5 double, 6 string; others need no value here.
+    # cel.expr.Constant: 2 bool, 3 int64 (a varint in two's complement), 4 uint64, 5 double, 6 string, 7 bytes.
     for number, value in _fields(data):
         match number:
             case 2:
                 return bool(value)
             case 3:
                 return value - (1 << 64) if value >> 63 else value
+            case 4 | 7:
+                return value
             case 5:
                 return struct.unpack("<d", value)[0]
             case 6:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from kube.cel import regexes
 from kube.cel.syntaxtree import Node, Tree
+from kube.cel.zones import ZONED
 
 _SHORT: Final = 64
 """Letters with which every place of a text is compared in a moment."""
@@ -73,7 +74,9 @@ def replacements(tree: Tree, text: str) -> Iterator[tuple[int, int, str]]:
 
 
 def is_own(node: Node) -> bool:
-    """Whether it is such a call."""
+    """Whether it is such a call, or one that names a time zone."""
+    if node.kind == "call" and node.name in ZONED and len(node.args) == 2:
+        return True
     if node.kind != "call" or node.name not in OWN or len(node.args) < 2:
         return False
     second = node.args[1]

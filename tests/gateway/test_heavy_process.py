@@ -159,7 +159,7 @@ async def test_a_long_search_of_a_rule_is_left_to_it(runtime: Runtime) -> None:
         os.kill(heavy.pid, signal.SIGSTOP)
         patience, heavy.seconds = heavy.seconds, 300
         waiting = asyncio.ensure_future(ask(runtime, _searched("long", "ab" * 20_000)))
-        assert (await ask(runtime, _searched("short", "ab"))).status == 201
+        assert (await ask(runtime, _small("meanwhile-here"))).status == 201
         assert not waiting.done()
         os.kill(heavy.pid, signal.SIGCONT)
         assert (await waiting).status == 201
@@ -169,6 +169,26 @@ async def test_a_long_search_of_a_rule_is_left_to_it(runtime: Runtime) -> None:
         heavy.seconds = patience
     finally:
         gone = Expensive("gone", "DELETE", f"{CRDS}/searcheds.example.com", JSON, b"")
+        assert (await ask(runtime, gone)).status == 200
+
+
+async def test_a_rule_that_ends_the_evaluator_costs_its_own_request_alone(runtime: Runtime) -> None:
+    """DOS-03: native code is given what it cannot take, in the process that a request can take with it."""
+    heavy = runtime.heavy
+    assert heavy
+    spec = {"type": "object", "x-kubernetes-validations": [{"rule": "[optional.none()].sort() == []"}]}
+    made = Expensive("made", "POST", CRDS, JSON, orjson.dumps(definition("Ending", spec)))
+    assert (await ask(runtime, made)).status == 201
+    path = "/apis/example.com/v1/namespaces/default/endings"
+    body = {"apiVersion": "example.com/v1", "kind": "Ending", "metadata": {"name": "one"}, "spec": {}}
+    try:
+        while (answer := await ask(runtime, Expensive("one", "POST", path, JSON, orjson.dumps(body)))).status == 404:
+            await asyncio.sleep(0.01)
+        assert answer.status in (422, 500)
+        assert (await ask(runtime, _small("after"))).status == 201
+        assert (await ask(runtime, _large("after-it"))).status == 201
+    finally:
+        gone = Expensive("gone", "DELETE", f"{CRDS}/endings.example.com", JSON, b"")
         assert (await ask(runtime, gone)).status == 200
 
 
