@@ -1,0 +1,33 @@
+"""A text of megabytes, in a body of few values, costs whoever answers no more than a moment (DOS-03)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kube.customresources.schemas import structural_schema
+from kube.objects.fieldvalidation import MAX_PROBLEMS, Decoded, prune
+from kube.requests.decoding import PATH_MAX
+from tests.effort import effort
+from tests.kube.kinds import definitions
+
+MOMENT: Final = 8
+"""Pieces of work, see ``tests.effort``: some 40 ms."""
+
+LENGTH: Final = 2_900_000
+"""Characters: nearly as many as a body may have."""
+
+
+def test_unknown_fields_far_down_are_named_by_the_beginning_of_their_path() -> None:
+    schema: dict[str, Any] = {"type": "object", "properties": {"known": {"type": "string"}}}
+    value: dict[str, Any] = {"known": "x", **{f"unknown-{number}": 1 for number in range(150)}}
+    for _ in range(60):
+        schema = {"type": "object", "additionalProperties": schema}
+        value = {"k" * 45_000: value}
+    root = structural_schema({"type": "object", "properties": {"spec": schema}}, definitions())
+    found: list[Decoded] = []
+    assert effort(lambda: found.append(prune({"other": 1, "spec": value}, root))) < MOMENT
+    (decoded,) = found
+    deep = f"spec.{'k' * PATH_MAX}"[:PATH_MAX]
+    assert decoded.unknown == ("other", *[deep] * (MAX_PROBLEMS - 1))
+    assert decoded.value["spec"].keys() == value.keys()
+    assert "other" not in decoded.value
