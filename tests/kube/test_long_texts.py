@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import pytest
+
 from kube.customresources.schemas import structural_schema
 from kube.objects.fieldvalidation import MAX_PROBLEMS, Decoded, prune
+from kube.objects.poddefaults import pull_policy
 from kube.requests.decoding import PATH_MAX
 from tests.effort import effort
 from tests.kube.kinds import definitions
@@ -31,3 +34,22 @@ def test_unknown_fields_far_down_are_named_by_the_beginning_of_their_path() -> N
     assert decoded.unknown == ("other", *[deep] * (MAX_PROBLEMS - 1))
     assert decoded.value["spec"].keys() == value.keys()
     assert "other" not in decoded.value
+
+
+@pytest.mark.parametrize(
+    "images",
+    [["a-" * (LENGTH // 2) + "!"], ["a." * (LENGTH // 2) + "!"], ["a/" * (LENGTH // 2)], ["a-" * 500 + "!"] * 500],
+    ids=["dashes", "dots", "slashes", "many"],
+)
+def test_what_is_too_long_for_an_image_is_pulled_once(images: list[str]) -> None:
+    found: list[set[str]] = []
+    assert effort(lambda: found.append(set(map(pull_policy, images)))) < MOMENT
+    assert found == [{"IfNotPresent"}]
+
+
+def test_the_longest_image_that_there_can_be_is_read_whole() -> None:
+    host, path = ".".join(["h" * 63] * 4)[:253], "p" * 255
+    assert pull_policy(f"{host}:65535/{path}:latest") == "Always"
+    assert pull_policy(f"{host}:65535/{path}:{'t' * 128}@sha256:{'0' * 64}") == "IfNotPresent"
+    assert pull_policy(f"{host}:65535/{path}@sha256:{'0' * 64}") == "IfNotPresent"
+    assert pull_policy(f"{host}:65535/{path}p") == "IfNotPresent"
