@@ -8,8 +8,10 @@ import pytest
 
 from kube.customresources.schemas import structural_schema
 from kube.objects.fieldvalidation import MAX_PROBLEMS, Decoded, prune
+from kube.objects.patches import json_patch
 from kube.objects.poddefaults import pull_policy
 from kube.requests.decoding import PATH_MAX
+from kube.requests.status import Invalid
 from tests.effort import effort
 from tests.kube.kinds import definitions
 
@@ -53,3 +55,38 @@ def test_the_longest_image_that_there_can_be_is_read_whole() -> None:
     assert pull_policy(f"{host}:65535/{path}:{'t' * 128}@sha256:{'0' * 64}") == "IfNotPresent"
     assert pull_policy(f"{host}:65535/{path}@sha256:{'0' * 64}") == "IfNotPresent"
     assert pull_policy(f"{host}:65535/{path}p") == "IfNotPresent"
+
+
+@pytest.mark.parametrize(
+    "path", ["/a" * (LENGTH // 2), "/" * LENGTH, "x" + "/0" * (LENGTH // 2)], ids=["a", "none", "0"]
+)
+@pytest.mark.parametrize(
+    ("verb", "field"),
+    [
+        *((verb, "path") for verb in ("add", "remove", "replace", "test", "move", "copy")),
+        ("move", "from"),
+        ("copy", "from"),
+    ],
+)
+def test_a_place_deeper_than_anything_is_not_there(path: str, verb: str, field: str) -> None:
+    """As a place that is not there: 422."""
+    operation = {"op": verb, "path": "/a", "from": "/a", "value": 1, field: path}
+
+    def ask() -> None:
+        with pytest.raises(Invalid):
+            json_patch({"a": {"a": 1}}, [operation])
+
+    assert effort(ask) < MOMENT
+
+
+def test_the_deepest_place_of_an_object_is_found() -> None:
+    document: dict[str, Any] = {}
+    for _ in range(120):
+        document = {"a": document}
+    place = "/a" * 120
+    result = json_patch(
+        document, [{"op": "add", "path": f"{place}/b", "value": 1}, {"op": "test", "path": f"{place}/b", "value": 1}]
+    )
+    for _ in range(120):
+        result = result["a"]
+    assert result == {"b": 1}
