@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any, Final
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from kube.customresources.schemas import structural_schema
 from kube.objects.fieldvalidation import MAX_PROBLEMS, Decoded, prune
@@ -12,6 +17,7 @@ from kube.objects.patches import json_patch
 from kube.objects.poddefaults import pull_policy
 from kube.requests.decoding import PATH_MAX
 from kube.requests.status import Invalid
+from kube.validation.certificates import APISERVER_CLIENT, REQUEST_MAX, asks_for_masters, new_request_causes
 from tests.effort import effort
 from tests.kube.kinds import definitions
 
@@ -90,3 +96,19 @@ def test_the_deepest_place_of_an_object_is_found() -> None:
     for _ in range(120):
         result = result["a"]
     assert result == {"b": 1}
+
+
+def test_a_request_for_a_certificate_is_no_longer_than_any_needs() -> None:
+    def asked(attributes: int) -> dict[str, Any]:
+        subject = x509.Name([x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:masters")] * attributes)
+        request = x509.CertificateSigningRequestBuilder().subject_name(subject)
+        signed = request.sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
+        text = base64.b64encode(signed.public_bytes(serialization.Encoding.PEM)).decode()
+        return {"spec": {"request": text, "signerName": APISERVER_CLIENT, "usages": ["client auth"]}}
+
+    long, usual = asked(30_000), asked(1)
+    assert effort(lambda: asks_for_masters(long)) < MOMENT
+    (cause,) = new_request_causes(long)
+    assert (cause.field, cause.message) == ("spec.request", f"Too long: may not be more than {REQUEST_MAX} bytes")
+    assert asks_for_masters(usual)
+    assert new_request_causes(usual) == []
