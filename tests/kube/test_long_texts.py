@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from typing import Any, Final
 
 import pytest
@@ -10,13 +11,16 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kube.customresources.schemas import structural_schema
 from kube.objects.fieldvalidation import MAX_PROBLEMS, Decoded, prune
 from kube.objects.patches import json_patch
 from kube.objects.poddefaults import pull_policy
 from kube.requests.decoding import PATH_MAX
-from kube.requests.status import Invalid
+from kube.requests.fielderrors import SHOWN_MAX, invalid, shown
+from kube.requests.status import Cause, Invalid
 from kube.validation.certificates import APISERVER_CLIENT, REQUEST_MAX, asks_for_masters, new_request_causes
 from tests.effort import effort
 from tests.kube.kinds import definitions
@@ -112,3 +116,18 @@ def test_a_request_for_a_certificate_is_no_longer_than_any_needs() -> None:
     assert (cause.field, cause.message) == ("spec.request", f"Too long: may not be more than {REQUEST_MAX} bytes")
     assert asks_for_masters(usual)
     assert new_request_causes(usual) == []
+
+
+@pytest.mark.parametrize("letter", ["a", '"', "é", "\n", "\U0001f600", "\\"])
+def test_a_text_is_shown_by_its_beginning_and_nothing_else_of_it_is_written_out(letter: str) -> None:
+    found: list[Cause] = []
+    text = letter * LENGTH
+    assert effort(lambda: found.extend(invalid("x", text, "detail") for _ in range(74))) < MOMENT
+    whole = json.dumps(text, ensure_ascii=False)
+    assert {cause.message for cause in found} == {f"Invalid value: {whole[:SHOWN_MAX]}...: detail"}
+
+
+@given(st.text(min_size=SHOWN_MAX - 4, max_size=SHOWN_MAX + 4))
+def test_what_is_shown_of_a_text_is_what_is_shown_of_it_as_json(text: str) -> None:
+    whole = json.dumps(text, ensure_ascii=False)
+    assert shown(text) == (whole if len(whole) <= SHOWN_MAX else f"{whole[:SHOWN_MAX]}...")
