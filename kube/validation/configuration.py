@@ -15,7 +15,7 @@ from kube.requests.status import Cause
 MAX_DATA: Final = 1024 * 1024
 """Bytes that the data of a ConfigMap or Secret may take."""
 
-_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+", re.ASCII)
+_KEY: Final = re.compile(r"[-._a-zA-Z0-9]++", re.ASCII)
 _KEY_MAX: Final = 253
 _REDACTED: Final = "<secret contents redacted>"
 _REQUIRED_KEYS: Final = {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
@@ -18,10 +20,13 @@ from kube.customresources.schemas import structural_schema
 from kube.objects.fieldvalidation import MAX_PROBLEMS, Decoded, prune
 from kube.objects.patches import json_patch
 from kube.objects.poddefaults import pull_policy
+from kube.requests import names
 from kube.requests.decoding import PATH_MAX
 from kube.requests.fielderrors import SHOWN_MAX, invalid, shown
 from kube.requests.status import Cause, Invalid
 from kube.validation.certificates import APISERVER_CLIENT, REQUEST_MAX, asks_for_masters, new_request_causes
+from kube.validation.configuration import data_key
+from kube.validation.security import security_context_causes
 from tests.effort import effort
 from tests.kube.kinds import definitions
 
@@ -131,3 +136,34 @@ def test_a_text_is_shown_by_its_beginning_and_nothing_else_of_it_is_written_out(
 def test_what_is_shown_of_a_text_is_what_is_shown_of_it_as_json(text: str) -> None:
     whole = json.dumps(text, ensure_ascii=False)
     assert shown(text) == (whole if len(whole) <= SHOWN_MAX else f"{whole[:SHOWN_MAX]}...")
+
+
+@pytest.mark.parametrize(
+    "reasons",
+    [names.label_value, names.qualified_name, names.dns_label, names.dns1035_label, names.dns_subdomain, data_key],
+)
+@pytest.mark.parametrize(
+    "text", ["a" * LENGTH + "!", "a." * (LENGTH // 2), "-a" * (LENGTH // 2), "a/" + "a" * LENGTH + "!"]
+)
+def test_what_is_no_name_is_found_to_be_none_at_once(reasons: Callable[[str], list[str]], text: str) -> None:
+    found: list[str] = []
+    assert effort(lambda: found.extend(reasons(text))) < MOMENT
+    assert found
+
+
+@pytest.mark.parametrize(
+    "user", ["a." * (LENGTH // 2) + "\\x", "a" * LENGTH + "\\x", "x\\" + "a" * LENGTH, ". " * (LENGTH // 2)]
+)
+def test_what_is_no_user_of_windows_is_found_to_be_none_at_once(user: str) -> None:
+    found: list[Cause] = []
+    options = {"windowsOptions": {"runAsUserName": user}}
+    assert effort(lambda: found.extend(security_context_causes(options, "x", host_users=True))) < MOMENT
+    assert any("length must" in cause.message for cause in found)
+
+
+@given(st.text("aB1-_.!\n", max_size=8))
+def test_a_name_is_one_by_the_pattern_that_its_refusal_shows(text: str) -> None:
+    for reasons in (names.label_value, names.dns_label, names.dns1035_label, names.qualified_name):
+        (shape,) = [each for each in reasons("!") if "regex" in each]
+        pattern = shape.rpartition("regex used for validation is '")[2].removesuffix("')")
+        assert (reasons(text) == []) == (re.fullmatch(pattern, text) is not None), (reasons, text)
