@@ -21,11 +21,12 @@ from kube.objects.fieldvalidation import MAX_PROBLEMS, Decoded, prune
 from kube.objects.patches import json_patch
 from kube.objects.poddefaults import pull_policy
 from kube.requests import names
-from kube.requests.decoding import PATH_MAX
+from kube.requests.decoding import HEAVY, PATH_MAX
 from kube.requests.fielderrors import SHOWN_MAX, invalid, shown
 from kube.requests.status import Cause, Invalid
 from kube.validation.certificates import APISERVER_CLIENT, REQUEST_MAX, asks_for_masters, new_request_causes
-from kube.validation.configuration import data_key
+from kube.validation.configuration import data_key, secret_causes
+from kube.validation.embeddedvalues import embedded_values
 from kube.validation.security import security_context_causes
 from tests.effort import effort
 from tests.kube.kinds import definitions
@@ -123,6 +124,23 @@ def test_a_request_for_a_certificate_is_no_longer_than_any_needs() -> None:
     assert new_request_causes(usual) == []
 
 
+def _secret(plain: bytes) -> dict[str, Any]:
+    data = {".dockerconfigjson": base64.b64encode(plain).decode()}
+    return {"kind": "Secret", "type": "kubernetes.io/dockerconfigjson", "data": data}
+
+
+def test_json_in_a_secret_is_weighed_as_a_body_is() -> None:
+    """What weighs so much is looked at beside the loop: ``tests.gateway.test_heavy_process``."""
+    many, usual = b'{"auths":[' + b"[]," * 300_000 + b"[]]}", b'{"auths":{"r.example.com":{"auth":"eDp5"}}}'
+    found: list[int] = []
+    assert effort(lambda: found.append(embedded_values(_secret(many)))) < MOMENT
+    assert found[0] > HEAVY > embedded_values(_secret(usual))
+    assert embedded_values({**_secret(many), "type": "Opaque"}) == 0
+    assert [secret_causes(_secret(each)) for each in (many, usual)] == [[], []]
+    (cause,) = secret_causes(_secret(many + b"}"))
+    assert "JSON" in cause.message
+
+
 @pytest.mark.parametrize("letter", ["a", '"', "é", "\n", "\U0001f600", "\\"])
 def test_a_text_is_shown_by_its_beginning_and_nothing_else_of_it_is_written_out(letter: str) -> None:
     found: list[Cause] = []
@@ -167,3 +185,13 @@ def test_a_name_is_one_by_the_pattern_that_its_refusal_shows(text: str) -> None:
         (shape,) = [each for each in reasons("!") if "regex" in each]
         pattern = shape.rpartition("regex used for validation is '")[2].removesuffix("')")
         assert (reasons(text) == []) == (re.fullmatch(pattern, text) is not None), (reasons, text)
+
+
+def test_json_in_an_annotation_of_a_scaler_is_weighed_as_a_body_is() -> None:
+    metrics = {"autoscaling.alpha.kubernetes.io/metrics": f"[{','.join(['{}'] * 80_000)}]"}
+    scaler = {"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "metadata": {"annotations": metrics}}
+    found: list[int] = []
+    assert effort(lambda: found.append(embedded_values(scaler))) < MOMENT
+    assert found[0] > HEAVY
+    assert embedded_values({**scaler, "apiVersion": "autoscaling/v2"}) == 0
+    assert embedded_values({**scaler, "metadata": {}}) == 0
