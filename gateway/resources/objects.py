@@ -30,6 +30,7 @@ from kube.requests.logicalclusters import full_path, tenant_of
 from kube.requests.names import SUFFIX_ALPHABET, SYSTEM_TENANT, generated_name
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import BadRequest, RequestEntityTooLarge
+from kube.validation.embeddedvalues import embedded_values
 from kube.validation.listlimits import length_causes
 from store.types import Key
 
@@ -194,6 +195,8 @@ def apply_defaults(request: Request, kind: Kind, body: dict[str, Any]) -> dict[s
         request.weight = max(request.weight, kind.defines(body))
         request.require_light(heavy=request.weight > HEAVY)
         fill_defaults(body)
+        request.weight = max(request.weight, embedded_values(body))
+        request.require_light(heavy=request.weight > HEAVY)
         return body
     if kind.schema is None:
         return body

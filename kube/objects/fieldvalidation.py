@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from kube.kinds.schemas import QUANTITY, Schema
 from kube.objects.protobuf import omitted_when_zero
 from kube.quota.quantities import InvalidQuantity, parse_quantity
+from kube.requests.decoding import PATH_MAX
 from kube.requests.status import BadRequest
 
 MAX_PROBLEMS: Final = 100
@@ -151,11 +152,12 @@ class _Key(str):
 
 
 def _text(path: _Path) -> str:
+    """The path as problems name it; of a long one the beginning, as of those that are there twice."""
     parts: list[str] = []
     while path is not None:
         path, part = path
-        parts.append(part)
-    return "".join(reversed(parts)).removeprefix(".")
+        parts.append(part[: PATH_MAX + 1])
+    return "".join(reversed(parts)).removeprefix(".")[:PATH_MAX]
 
 
 def _go_path(path: _Path) -> str:

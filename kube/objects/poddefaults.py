@@ -109,7 +109,7 @@ def _fill_container(container: dict[str, Any]) -> None:
 
 def pull_policy(image: str) -> str:
     """``Always`` for the tag ``latest`` (also when it is not written), else ``IfNotPresent``."""
-    found = _IMAGE.fullmatch(image)
+    found = _IMAGE.fullmatch(image) if len(image) <= _IMAGE_MAX else None
     if found is None or len(found["path"]) + len("" if found["host"] else "library/") > 255 or _ID.fullmatch(image):
         return "IfNotPresent"
     name, _, digest = image.partition("@")
@@ -117,10 +117,13 @@ def pull_policy(image: str) -> str:
     return "Always" if tag == "latest" or not (tag or digest) else "IfNotPresent"
 
 
-_PART: Final = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
-_HOST: Final = r"(?:[A-Za-z0-9][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*|\[[0-9a-fA-F:]+\])(?::[0-9]+)?"
+_IMAGE_MAX: Final = 1024
+"""Characters: more than a host, a path of 255, a tag and a digest have together."""
+
+_PART: Final = r"[a-z0-9]++(?:(?:\.|__?|-++)[a-z0-9]++)*+"
+_HOST: Final = r"(?:[A-Za-z0-9][A-Za-z0-9-]*+(?:\.[A-Za-z0-9-]++)*+|\[[0-9a-fA-F:]+\])(?::[0-9]+)?"
 _IMAGE: Final = re.compile(
-    rf"(?P<host>{_HOST}/)?(?P<path>{_PART}(?:/{_PART})*)(?::\w[\w.-]{{0,127}})?(?:@[A-Za-z][\w.+-]*:[0-9a-fA-F]{{32,}})?",
+    rf"(?P<host>{_HOST}/)?(?P<path>{_PART}(?:/{_PART})*+)(?::\w[\w.-]{{0,127}})?(?:@[A-Za-z][\w.+-]*:[0-9a-fA-F]{{32,}})?",
     re.ASCII,
 )
 _ID: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)

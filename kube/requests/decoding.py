@@ -40,7 +40,7 @@ MAX_DUPLICATES: Final = 100
 """How many duplicate fields are named at most, as in kube-apiserver."""
 
 PATH_MAX: Final = 1_000
-"""Characters of a duplicate field's path that are shown."""
+"""Characters of a duplicate or unknown field's path that are shown."""
 
 
 class TooHeavy(Exception):

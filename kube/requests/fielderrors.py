@@ -118,7 +118,8 @@ def reason_causes(path: str, value: Any, reasons: Iterable[str]) -> list[Cause]:
 
 def shown(value: Any) -> str:
     """A value as messages show it: JSON, fields in the order they stand; of a long one the beginning."""
-    return _beginning(_JSON.encode(value), SHOWN_MAX)
+    # A text is longer as JSON: of what is cut off here nothing would be shown.
+    return _beginning(_JSON.encode(value[:SHOWN_MAX] if isinstance(value, str) else value), SHOWN_MAX)
 
 
 def key_path(path: str, key: str) -> str:

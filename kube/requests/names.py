@@ -28,11 +28,12 @@ _VALUE_FORMAT: Final = f"({_QUALIFIED_FORMAT})?"
 PATH_FORMAT: Final = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 """What comes after the domain in a path that one stands before."""
 
-_LABEL: Final = re.compile(_LABEL_FORMAT)
+# What the words show, said so that nothing is tried twice: a text may have megabytes.
+_LABEL: Final = re.compile("(?!-)[-a-z0-9]++(?<!-)")
 _SUBDOMAIN: Final = re.compile(_SUBDOMAIN_FORMAT)
-_DNS1035: Final = re.compile(_DNS1035_FORMAT)
-_QUALIFIED: Final = re.compile(_QUALIFIED_FORMAT)
-_VALUE: Final = re.compile(_VALUE_FORMAT)
+_DNS1035: Final = re.compile("(?=[a-z])[-a-z0-9]++(?<!-)")
+_QUALIFIED: Final = re.compile("(?![-_.])[-A-Za-z0-9_.]++(?<![-_.])")
+_VALUE: Final = re.compile(f"(?:{_QUALIFIED.pattern})?+")
 _SHORT_VALUE: Final = re.compile(rf"(?![-_.])[-A-Za-z0-9_.]{{0,{LABEL_MAX}}}(?<![-_.])")
 _SHORT_VALUES: Final = re.compile(f"{_SHORT_VALUE.pattern}(?:,{_SHORT_VALUE.pattern})*+")
 

@@ -18,6 +18,9 @@ from kube.requests.status import Cause
 
 APISERVER_CLIENT: Final = "kubernetes.io/kube-apiserver-client"
 _LEGACY: Final = "kubernetes.io/legacy-unknown"
+REQUEST_MAX: Final = 64 * 1024
+"""Bytes of a request: enough for hundreds of names, and read in a moment however they are spent."""
+
 _SHORTEST: Final = 600
 _SIGNER_PATH: Final = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
 _USAGES: Final = (
@@ -33,9 +36,11 @@ _BEGIN, _END = b"-----BEGIN CERTIFICATE REQUEST-----", b"-----END CERTIFICATE RE
 
 
 def request_of(body: dict[str, Any]) -> x509.CertificateSigningRequest | None:
-    """The first request in the PEM text, or ``None`` where there is none that can be read."""
+    """The first request in the PEM text, or ``None`` where there is none that can be read, or more than may be."""
     try:
         text = base64.b64decode(body.get("spec", {}).get("request", ""))
+        if len(text) > REQUEST_MAX:
+            return None
         start = text.index(b"-----BEGIN ")
         if not text.startswith(_BEGIN, start):
             return None
@@ -143,6 +148,8 @@ def _of_type(body: dict[str, Any], kind: str) -> list[dict[str, Any]]:
 
 def _text_causes(body: dict[str, Any]) -> list[Cause]:
     text = body.get("spec", {}).get("request", "")
+    if len(text) * 3 // 4 - text[-2:].count("=") > REQUEST_MAX:
+        return [too_long("spec.request", REQUEST_MAX)]
     request = request_of(body)
     if request is None:
         return [invalid("spec.request", text, "PEM block type must be CERTIFICATE REQUEST")]

@@ -15,12 +15,17 @@ from kube.requests.status import Cause
 MAX_DATA: Final = 1024 * 1024
 """Bytes that the data of a ConfigMap or Secret may take."""
 
-_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+", re.ASCII)
+_KEY: Final = re.compile(r"[-._a-zA-Z0-9]++", re.ASCII)
 _KEY_MAX: Final = 253
 _REDACTED: Final = "<secret contents redacted>"
+JSON_KEYS: Final = {
+    "kubernetes.io/dockercfg": ".dockercfg",
+    "kubernetes.io/dockerconfigjson": ".dockerconfigjson",
+}
+"""Type of a Secret → the key under which it holds JSON."""
+
 _REQUIRED_KEYS: Final = {
-    "kubernetes.io/dockercfg": (".dockercfg",),
-    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    **{kind: (key,) for kind, key in JSON_KEYS.items()},
     "kubernetes.io/ssh-auth": ("ssh-privatekey",),
     "kubernetes.io/tls": ("tls.crt", "tls.key"),
 }
@@ -78,8 +83,8 @@ def secret_causes(body: dict[str, Any]) -> list[Cause]:
     elif kind == "kubernetes.io/basic-auth":
         if "username" not in data and "password" not in data:
             causes += [required("data[username]"), required("data[password]")]
-    elif kind in ("kubernetes.io/dockercfg", "kubernetes.io/dockerconfigjson"):
-        (key,) = _REQUIRED_KEYS[kind]
+    elif kind in JSON_KEYS:
+        key = JSON_KEYS[kind]
         problem = _json_problem(data[key]) if key in data else ""
         causes += [invalid(key_path("data", key), _REDACTED, problem)] if problem else []
     return causes

@@ -27,6 +27,8 @@ _PROFILE_MAX: Final = 4095
 _SYSCTL_MAX: Final = 253
 _SYSCTL: Final = r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _IPC_SYSCTLS: Final = ("kernel.shm", "kernel.msg", "fs.mqueue.")
+_DOMAIN_MAX: Final = 256
+_USER_MAX: Final = 104
 _USER_CHARACTERS: Final = re.compile(r'["/\\:;|=,+*?<>@\[\]]')
 _NETBIOS: Final = re.compile(r'[^\\/:*?"<>|.][^\\/:*?"<>|]{0,14}')
 _LABEL: Final = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
@@ -305,14 +307,15 @@ def _user_reasons(name: str) -> list[str]:
         return ["runAsUserName cannot contain more than one backslash"]
     domain, slash, user = name.rpartition("\\")
     reasons = []
-    if len(domain) >= 256:
+    if len(domain) >= _DOMAIN_MAX:
         reasons.append("runAsUserName's Domain length must be under 256 characters")
-    if slash and not (_NETBIOS.fullmatch(domain) or _DOMAIN.fullmatch(domain)):
+    if slash and not (_NETBIOS.fullmatch(domain) or _DOMAIN.fullmatch(domain[: 4 * _DOMAIN_MAX])):
         reasons.append("runAsUserName's Domain doesn't match the NetBios nor the DNS format")
     if not user:
         reasons.append("runAsUserName's User cannot be empty")
-    elif len(user) > 104:
+    elif len(user) > _USER_MAX:
         reasons.append("runAsUserName's User length must not be longer than 104 characters")
+    user = user[: 4 * _USER_MAX]
     if user and not user.strip(". "):
         reasons.append("runAsUserName's User cannot contain only periods or spaces")
     if _USER_CHARACTERS.search(user):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import signal
 import time
@@ -190,6 +191,34 @@ async def test_a_rule_that_ends_the_evaluator_costs_its_own_request_alone(runtim
     finally:
         gone = Expensive("gone", "DELETE", f"{CRDS}/endings.example.com", JSON, b"")
         assert (await ask(runtime, gone)).status == 200
+
+
+async def test_json_within_a_text_is_left_to_it(runtime: Runtime) -> None:
+    """DOS-03: in a Secret, which shows nothing of it, and in an annotation whose commas are written as escapes."""
+    heavy = runtime.heavy
+    assert heavy
+    for many, left in ((3, 0), (20_000, 1)):
+        kind, key = "kubernetes.io/dockerconfigjson", ".dockerconfigjson"
+        plain = orjson.dumps({"auths": {f"r{number}": {} for number in range(many)}}).decode()
+        secret = {"metadata": {"name": f"json-{many}"}, "type": kind}
+        metrics = orjson.dumps([{"type": "Object"}] * many).decode()
+        scaler = {
+            "metadata": {"name": f"json-{many}", "annotations": {"autoscaling.alpha.kubernetes.io/metrics": metrics}},
+            "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "d"}, "maxReplicas": 2},
+        }
+        encoded = base64.b64encode(plain.encode()).decode()
+        for status, resource, body in (
+            (201, "api/v1/namespaces/default/secrets", {**secret, "data": {key: encoded}}),
+            (409, "api/v1/namespaces/default/secrets", {**secret, "stringData": {key: plain}}),
+            (422, "apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers", scaler),
+        ):
+            done, hidden = (
+                heavy.done,
+                orjson.dumps(body).replace(b"},{", b"}\\u002c{").replace(b'},\\"', b'}\\u002c\\"'),
+            )
+            answer = await ask(runtime, Expensive("json", "POST", f"/{resource}", JSON, hidden))
+            assert answer.status == status, (resource, answer.body[:300])
+            assert heavy.done - done == left, (resource, many)
 
 
 def _children(process: int) -> list[int]:
