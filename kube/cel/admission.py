@@ -20,7 +20,7 @@ from kube.cel import authorizer, library, regexes
 from kube.cel.constructions import Constructions
 from kube.cel.costs import CostEstimate, estimate_cost
 from kube.cel.macros import expand_macros
-from kube.cel.rules import MAX_EXPRESSION, InvalidExpression, own_calls
+from kube.cel.rules import DOUBLED, MAX_EXPRESSION, MAX_LETTERS, InvalidExpression, own_calls, written_out
 from kube.cel.syntaxtree import Node, Tree
 from kube.cel.typechecker import (
     REQUESTS,
@@ -166,6 +166,8 @@ def compile_expression(text: str, scope: Scope, returns: tuple[str, ...] = ()) -
 def _compiled(source: str, text: str, scope: Scope, returns: tuple[str, ...]) -> Compiled:
     if len(source) > MAX_EXPRESSION:
         raise InvalidExpression(f"compilation failed: the expression is longer than {MAX_EXPRESSION} characters")
+    if written_out(source) > MAX_LETTERS:
+        raise InvalidExpression(f"compilation failed: longer than {MAX_LETTERS} characters, {DOUBLED}")
     # 1. Compile for what is wrong with the text, and check the tree against what is known of types.
     # 2. Write the reading of variables as calls, which evaluate them when they are needed, and compile that.
     text = expand_macros(text)

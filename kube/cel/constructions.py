@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from kube.cel.macros import LITERAL
+from kube.cel.literals import Literals
 
 MARK: Final = "Object{}"
 """The key of a type's name: no field is called so."""
@@ -36,6 +36,7 @@ class Constructions:
 
     def __init__(self, source: str) -> None:
         self.source = source
+        self._literals = Literals(source)
         self._parts: list[tuple[int, int]] = []
         self.text = self._written()
 
@@ -54,10 +55,11 @@ class Constructions:
             position = end
 
         while position < len(source):
-            skipped = LITERAL.match(source, position) or _SPACE.match(source, position)
-            if skipped and skipped.end() > position:
-                expected = expected and (skipped[0].isspace() or skipped[0].startswith("//"))
-                copy(skipped[0], skipped.end())
+            space = _SPACE.match(source, position)
+            end = space.end() if space else self._literals.end(position)
+            if end > position:
+                expected = expected and (space is not None or source.startswith("//", position))
+                copy(source[position:end], end)
                 continue
             letter = source[position]
             field = _FIELD.match(source, position) if expected else None
@@ -82,12 +84,13 @@ class Constructions:
 
     def _closes(self, position: int) -> bool:
         while position < len(self.source):
-            skipped = _SPACE.match(self.source, position)
-            if not skipped and self.source.startswith("//", position):
-                skipped = LITERAL.match(self.source, position)
-            if not skipped:
+            space = _SPACE.match(self.source, position)
+            if space:
+                position = space.end()
+            elif self.source.startswith("//", position):
+                position = self._literals.end(position)
+            else:
                 return self.source[position] == "}"
-            position = skipped.end()
         return False
 
     def before(self, offset: int) -> int:

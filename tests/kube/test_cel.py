@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -12,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kube.cel import library
+from kube.cel.admission import Scope, compile_expression
 from kube.cel.costs import HANDED_OVER
 from kube.cel.evaluation import BUDGET, violations
-from kube.cel.rules import MAX_LETTERS, RULES_BUDGET, Rules, rule_causes, rules_of
+from kube.cel.rules import DOUBLED, MAX_LETTERS, RULES_BUDGET, InvalidExpression, Rules, rule_causes, rules_of
 from kube.customresources.definitions import crd_causes
 from kube.customresources.schemas import structural_schema
 from kube.customresources.validation import object_causes, without_nulls
@@ -331,5 +333,31 @@ def test_a_version_has_no_more_letters_of_rules_than_are_compiled_in_a_moment() 
     assert crd_causes(document, definitions()) == []
     node["x-kubernetes-validations"] = rules
     assert [cause.message for cause in crd_causes(document, definitions())] == [
-        f"Forbidden: must have at most {MAX_LETTERS} characters of validation rules"
+        f"Forbidden: must have at most {MAX_LETTERS} characters of validation rules, {DOUBLED}"
     ]
+
+
+def test_a_rule_has_no_more_optional_steps_than_are_compiled_in_a_moment() -> None:
+    """DOS-03: what ``optMap`` is called on is written twice, and twice again by the next one."""
+    step, last = ".optMap(x, x)", ".orValue(true)"
+    few = ruled({"rule": f"self.?b{step * 7}{last}"})
+    assert crd_causes(few, definitions()) == []
+    node = few["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    too_many = [
+        [{"rule": f"self.?b{step * 7}{last}"}] * 6,
+        [{"rule": f"self.?b{step * 40}{last}"}],
+        [{"rule": f"self.?b{step.replace('.optMap', ' . optFlatMap ') * 40}{last}"}],
+        [{"rule": f"{'optional.of(' * 20}self.?b{f'{step})' * 20}{last}"}],
+        [{"rule": f"[{', '.join(['self.?b'] * 1_000)}][0]{step * 4}{last}"}],
+        [{"rule": f"'\\z self.?b{step * 16}{last}'"}],
+        [{"rule": "self.b", "messageExpression": f"self.?s{step * 16}.orValue('')"}],
+    ]
+    for rules in too_many:
+        node["x-kubernetes-validations"] = rules
+        assert [cause.message for cause in crd_causes(few, definitions())] == [
+            f"Forbidden: must have at most {MAX_LETTERS} characters of validation rules, {DOUBLED}"
+        ]
+    for text in (rules[0]["rule"] for rules in too_many[1:-1]):
+        with pytest.raises(InvalidExpression, match="each optMap and optFlatMap doubles"):
+            compile_expression(text.replace("self", "object"), Scope())
+        assert effort(partial(crd_causes, ruled({"rule": text}), definitions())) < 4
