@@ -11,7 +11,6 @@ from typing import Any, Final
 import jsonpatch
 import jsonpointer
 
-from kube.requests import decoding
 from kube.requests.status import BadRequest, Invalid, RequestEntityTooLarge
 
 MAX_OPERATIONS: Final = 10_000
@@ -76,6 +75,10 @@ def json_patch(document: Mapping[str, Any], operations: object) -> dict[str, Any
             raise unprocessable()
         try:
             operation = _placed(operation)
+            if any(operation.get(name, "").count("/") > MAX_DEPTH for name in ("path", "from")):
+                # Of a path of megabytes not even the parts are looked at: it is not there, unless too much is.
+                weight(result)
+                raise unprocessable()
             if verb in ("copy", "move"):
                 operation["from"] = _from_the_front(result, operation["from"])
             if verb == "move":
@@ -113,12 +116,9 @@ def _holds_nothing(document: Any, operation: dict[str, Any]) -> bool:
 def _placed(operation: dict[str, Any]) -> dict[str, Any]:
     """The operation with its paths as kube-apiserver reads them: from the first slash on.
 
-    Raises ``ValueError`` for a path without one, and for one that leads deeper than anything is; the whole object can be
-    replaced, and nothing else done to it.
+    Raises ``ValueError`` for a path without one; the whole object can be replaced, and nothing else done to it.
     """
     read = {name: str(operation[name]) for name in ("path", "from") if name in operation}
-    if any(path.count("/") > decoding.MAX_DEPTH for path in read.values()):
-        raise ValueError("too deep")
     whole = {"path": ""} if operation["op"] == "replace" and read["path"] == "" else {}
     return {**operation, **{name: path[path.index("/") :] for name, path in read.items() if name not in whole}}
 
