@@ -21,13 +21,11 @@ from tests.gateway.test_publications import (
     disappears,
     made,
     name,
-    owner,
     published,
     report,
-    tenant,
 )
 
-__all__ = ["admin", "name", "owner", "tenant"]
+__all__ = ["admin", "name"]
 
 
 def test_to_publish_takes_a_right_of_its_own(server: Server, admin: Caller, owner: Caller, name: str) -> None:
