@@ -146,7 +146,7 @@ async def _answer(runtime: Runtime, request: Request, recheck: Recheck) -> Respo
         return await _non_resource(runtime, request)
     if len(request.body) >= SMALL:
         request.weigh(request.body)
-    request.search_lightly()
+    request.evaluate_lightly()
     if not runtime.custom.is_ready(info.cluster):
         await runtime.custom.ensure(info.cluster)
     require_acceptable(request)

@@ -156,8 +156,8 @@ class Request:
         finally:
             self.weight = max(self.weight, count.values)
 
-    def search_lightly(self) -> None:
-        """Have ``TooHeavy`` raised for searches of this request's expressions that would hold the loop, where they need not."""
+    def evaluate_lightly(self) -> None:
+        """Have ``TooHeavy`` raised for expressions that are not plain, and for long searches, where they need not hold the loop."""
         if self.light and not self.is_reading:
             regexes.light.set(regexes.Light())
 

@@ -77,7 +77,7 @@ _spent: ContextVar[int] = ContextVar("spent", default=0)
 
 
 class Light:
-    """Searches where others wait; ``exceeded`` says that one was given up for that."""
+    """Expressions are evaluated where others wait; ``exceeded`` says that a search was given up for that."""
 
     __slots__ = ("exceeded",)
 
@@ -86,7 +86,7 @@ class Light:
 
 
 light: ContextVar[Light | None] = ContextVar("light", default=None)
-"""Set where searches may cost no more than ``LIGHT``."""
+"""Set where only plain expressions are evaluated, and searches may cost no more than ``LIGHT``."""
 
 Step = tuple[Any, ...]
 """One instruction: ``("char", test)``, ``("split", first, second)``, ``("jump", to)``, ``("at", test)``, ``("end",)``."""

@@ -59,7 +59,7 @@ class InvalidExpression(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A compiled expression."""
+    """A compiled expression; one that is not ``plain`` is evaluated where nobody waits (``kube.cel.plainness``)."""
 
     program: Any
     weight: CostEstimate

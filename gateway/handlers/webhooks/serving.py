@@ -76,7 +76,7 @@ async def serve(runtime: Runtime, request: Request) -> Response:
     if request.headers.get(b"content-type", JSON).partition(b";")[0].strip() != JSON:
         raise UnsupportedMediaType("reviews are read as application/json")
     request.weigh(request.body)
-    request.search_lightly()
+    request.evaluate_lightly()
     body = decode_json(request.body)
     return Response(200, orjson.dumps(await in_time(request, _answer(runtime, request, cluster, hook, body))))
 
